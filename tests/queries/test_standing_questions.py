@@ -350,6 +350,10 @@ def test_arguments() -> None:
         for questions in ([], COUNT, [COUNT, COUNT], [1], [dated]):
             with worded(InvalidParameter, parameter="questions"):
                 session.standing("daily", questions, by="day", epsilon=1)  # type: ignore[arg-type]
+        clocks = ("CURRENT_DATE", "today/**/()", '"today"()', "CURDATE()")  # the last in Spark's dialect
+        for clock, line in zip(clocks, ("", "", "", "-- dialect: spark\n"), strict=True):
+            with worded(InvalidParameter, parameter="questions"):
+                session.standing("daily", [f"{line}{COUNT} WHERE {clock} > DATE '2026-01-01'"], by="day", epsilon=1)
         with worded(InvalidParameter, parameter="name"):
             session.standing("a b", [COUNT], by="day", epsilon=1)
         standing = session.standing("daily", [COUNT], by="day", epsilon=1)

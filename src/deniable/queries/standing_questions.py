@@ -33,7 +33,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,7 +68,6 @@ _USED: Final = "rows used"
 _EXACT: Final = "exact numbers"
 _MOST_QUESTIONS: Final = 1000
 _SAME_IDS: Final = "an id names the same person in all versions of the table"
-_DATED: Final = re.compile(r"\bcurrent_date\b|\btoday\s*\(|\bnow\s*\(|\bcurrent_timestamp\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,13 +303,15 @@ def declared(
 
     On a server, where datasets may share a ledger, the set belongs to one `dataset`.
     """
+    from deniable.queries.sql.dialect import reads_clock  # late, as in `check_standing`: clients do not read SQL
+
     checked_path_name("name", name, 'write "daily"')
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
     _check_budget(session)
     if len(questions) > _MOST_QUESTIONS:
         raise InvalidParameter("questions", len(questions), f"must be at most {_MOST_QUESTIONS:,} in one set")
-    if any(_DATED.search(each) for each in questions):
+    if any(map(reads_clock, questions)):
         rule = "must mean the same on every day, but one of them reads the clock"
         raise InvalidParameter("questions", NOTHING, rule, "leave the clock out: reveal(day) names the day")
     steps = None if totals is None else checked_steps(totals)
@@ -482,7 +482,9 @@ def check_standing(session: Session, question: str, by: str) -> None:
     """Raise QuestionRefused if this question cannot be answered for each day, and InvalidParameter if `by` or the table
     has no days. Reads no data.
     """
-    if _DATED.search(question):
+    from deniable.queries.sql.dialect import reads_clock
+
+    if reads_clock(question):
         raise QuestionRefused("function", "a standing question must mean the same on every day", "leave the clock out")
     tables = [*tables_read(session._planned(question).question.relation)]
     if len(tables) != 1:

@@ -75,6 +75,11 @@ def read(text: str) -> Text:
     return Text(found[0], options)
 
 
+def reads_clock(text: str) -> bool:
+    """Whether a text is another question on another day, in any spelling of CURRENT_DATE."""
+    return read(text).tree.find(exp.CurrentDate) is not None
+
+
 def named_dialect(text: str) -> str | None:
     """The dialect that the first line of a text names; None if the text names no dialect."""
     found = _WRITTEN_IN.match(text)
