@@ -13,8 +13,10 @@ import pytest
 from deniable import audit, curves
 from deniable.audit import zoo_samplers
 from deniable.curves import Curve
+from deniable.curves.atoms import random_allocation
 from deniable.curves.atoms.random_allocation import normal_masses
 from deniable.curves.laws import likelihood_average
+from deniable.curves.laws.finite_law import FiniteLaw, nothing
 from deniable.curves.laws.likelihood_average import Ratio
 from deniable.errors import InvalidParameter
 
@@ -243,6 +245,58 @@ def test_a_bound_without_output_laws_cannot_be_allocated(curve: Curve) -> None:
 def test_steps_must_be_a_sensible_number(steps: object) -> None:
     with pytest.raises(InvalidParameter):
         curves.gaussian(sigma=1).allocated(steps=steps)  # type: ignore[arg-type]  # what a user may pass by mistake
+
+
+@pytest.mark.parametrize("coins", [8, 30])
+def test_laws_that_are_rounded_in_each_direction_are_bounded_in_both(coins: int) -> None:
+    """Each of the two laws of binomial noise has its losses moved outwards. The masses without the person were taken
+    from the law with them, so that some were missing: for 8 coins the upper end was below δ, and for 30 coins the
+    bounds crossed.
+    """
+    without = [Fraction(math.comb(coins, k), 2**coins) for k in range(coins + 1)] + [Fraction(0)]
+    present = [Fraction(0), *without[:-1]]
+    curve = curves.binomial(coins=coins).allocated(steps=2)
+    for odds in (Fraction(1), Fraction(11, 10), Fraction(3, 2), Fraction(9, 4)):
+        for direction, exact in zip(
+            (curve.forward, curve.backward), enumerated(without, present, 2, odds), strict=True
+        ):
+            low, high = direction.delta_bounds(epsilon=math.log(odds))
+            assert low <= exact * (1 + 1e-14)
+            assert high >= exact * (1 - 1e-14)
+            assert high - low <= 1e-6 * exact
+
+
+def test_a_law_that_lists_fewer_outcomes_bounds_the_others_too() -> None:
+    """The law with the person was cut; what the law without them has beyond counts as impossible with them."""
+    odds = np.array([0.5, 4.0])
+    away = FiniteLaw(-np.log(odds[::-1]), np.array([0.25, 0.5]), 0.25)
+    present = FiniteLaw(np.log(odds[1:]), np.array([1.0]))
+    upper = random_allocation._of_finite(away, present, "upper")
+    assert upper.values.tolist() == [0.0, pytest.approx(4.0)]
+    assert upper.masses.tolist() == pytest.approx([0.75, 0.25])
+    lower = random_allocation._of_finite(away, present, "lower")
+    assert lower.values.tolist() == [0.0, pytest.approx(4.0)]
+    assert lower.masses.tolist() == pytest.approx([0.25, 0.25])
+    # An outcome that only one of the two lists is not counted from below.
+    assert random_allocation._of_finite(nothing(), present, "lower").values.tolist() == [0.0]
+
+
+def test_one_of_the_steps_of_one_of_the_runs_is_one_of_all_steps() -> None:
+    """The law of an allocation is rounded outwards; allocated again, its upper end was below δ by 1e-14."""
+    one = curves.from_pmf([0.001, 0.999], [0.002, 0.998], tied=True)
+    assert one.allocated(steps=2).allocated(steps=3) == one.allocated(steps=6)
+    assert (one.allocated(steps=2) ** 2).expression() != (one**2).allocated(steps=2).expression()
+    with pytest.raises(InvalidParameter, match="100,000,000 steps in all"):
+        one.allocated(steps=10**4).allocated(steps=10**4)
+
+
+@pytest.mark.parametrize("steps", [2, 1000])
+def test_laws_without_a_common_outcome_and_equal_laws(steps: int) -> None:
+    """Both raised an error of NumPy: no sum of ratios is positive, or all sums are one number."""
+    apart = curves.from_pmf([1.0, 0.0], [0.0, 1.0], tied=True).allocated(steps=steps)
+    assert apart.delta_bounds(epsilon=1.0) == (pytest.approx(1.0), 1.0)
+    same = curves.from_pmf([0.5, 0.5], [0.5, 0.5], tied=True).allocated(steps=steps)
+    assert 0 <= same.delta(epsilon=0.0) <= 1e-10
 
 
 @pytest.mark.parametrize("side", ["upper", "lower"])

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
@@ -50,6 +51,9 @@ POINTS = 4000
 LEAST_DROP = 1e-5
 """The least share of a tail that a cell must hold. It limits cancellation in the difference of two tails."""
 
+SAME = 1e-8
+"""Outcomes of the laws of both directions that are at most this far apart are the same outcome."""
+
 FARTHEST = 650.0
 """The largest loss of one step whose exponential is far from overflow."""
 
@@ -70,6 +74,14 @@ class AllocatedAtom(Atom):
             raise InvalidParameter("steps", steps, f"must be at most {MOST_STEPS:,}")
         object.__setattr__(self, "steps", steps)
         _check_base(self.curve)
+        inner, count = self.curve.factors[0]
+        if isinstance(inner, AllocatedAtom) and len(self.curve.factors) == count == 1:
+            # One of the steps of one of the runs: one of all steps.
+            if inner.steps * steps > MOST_STEPS:
+                rule = f"makes {inner.steps * steps:,} steps in all, and at most {MOST_STEPS:,} are computed"
+                raise InvalidParameter("steps", steps, rule)
+            object.__setattr__(self, "steps", inner.steps * steps)
+            object.__setattr__(self, "curve", inner.curve)
 
     def pair(self) -> LawPair:
         upper, lower = (
@@ -117,14 +129,49 @@ def _ratio(curve: Curve, side: Bound) -> Ratio:
     """The likelihood ratio of one step, with the person against without, under the law without."""
     pair = curve_pair(curve)
     away, present = (getattr(direction, side) for direction in (pair.forward, pair.backward))
-    return _of_finite(away, present) if isinstance(present, FiniteLaw) else _of_tails(away, present, side)
+    if isinstance(present, FiniteLaw) and isinstance(away, FiniteLaw):
+        return _of_finite(away, present, side)
+    return _of_tails(away, present, side)
 
 
-def _of_finite(away: Law, present: FiniteLaw) -> Ratio:
-    values, masses = np.exp(present.losses), present.masses * np.exp(-present.losses)
-    if away.infinity > 0:
-        values, masses = np.concatenate(([0.0], values)), np.concatenate(([away.infinity], masses))
-    return Ratio(values, masses, present.infinity, present.relative_error + 1e-14, 1e-13)
+def _of_finite(away: FiniteLaw, present: FiniteLaw, side: Bound) -> Ratio:
+    """The ratio of two finite laws, each of which bounds one direction.
+
+    Both list the same outcomes, but each moves losses outwards, by its own rounding errors: masses without the person
+    follow from the masses with them only up to this distance, which counts as an error. For the upper bound the masses
+    without the person may also be too small (a law that was cut). Then the missing mass goes to A = 0: if a pair
+    dominates in the direction of its masses, and the rest of the other law has A = 0, it dominates in both (E (x - A)₊
+    is E (A - x)₊ + x - 1). For the lower bound only the outcomes that both laws list count.
+    """
+    moved, is_listed = _apart(away, present)
+    error = float(np.max(moved[is_listed], initial=0.0))
+    losses, masses, nothing = present.losses, present.masses, away.infinity
+    if side == "lower":
+        losses, masses = losses[is_listed], masses[is_listed]
+    elif not np.all(is_listed) or len(away.losses) > len(losses):
+        error = 0.0
+        nothing = max(nothing, 1 - float(np.sum(masses * np.exp(-losses))) + 1e-15 * len(losses))
+    values, without = np.exp(losses), masses * np.exp(-losses)
+    if nothing > 0 or not len(values):
+        values, without = np.concatenate(([0.0], values)), np.concatenate(([nothing], without))
+    return Ratio(values, without, present.infinity, present.relative_error + error + 1e-14, error + 1e-13)
+
+
+def _apart(away: FiniteLaw, present: FiniteLaw) -> tuple[Floats, NDArray[np.bool_]]:
+    """For each outcome of `present`, how far the two laws are apart in its loss and its masses (relative), and whether
+    `away` lists it: one outcome that is at most SAME apart, and is not claimed by another one.
+    """
+    if not len(away.losses):
+        return np.zeros(len(present.losses)), np.zeros(len(present.losses), dtype=bool)
+    mirrored, others = -away.losses[::-1], away.masses[::-1]
+    right = np.searchsorted(mirrored, present.losses).clip(1, max(len(mirrored) - 1, 1))
+    left = right - 1
+    right = np.minimum(right, len(mirrored) - 1)
+    is_left = np.abs(mirrored[left] - present.losses) <= np.abs(mirrored[right] - present.losses)
+    place = np.where(is_left, left, right)
+    moved = np.abs(mirrored[place] - present.losses)
+    moved += np.abs(np.log(present.masses) - np.log(others[place]) - present.losses)
+    return moved, (moved <= SAME) & (np.bincount(place, minlength=len(mirrored))[place] == 1)
 
 
 def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:

@@ -47,6 +47,9 @@ DEEP = 30.0
 RARE = 1e-20
 """Values of smaller mass are ignored by the evenly spaced part of the cells."""
 
+SPARE = 1e-9
+"""The relative distance from the smallest and the largest sum to the outer edges, if the sums are closer than this."""
+
 CUT = 1e-33
 """R-mass of the largest ratios, and S-mass of the smallest ones, that have no cells of their own."""
 
@@ -131,7 +134,9 @@ def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound
     # Each term is a product of a few roundings, and each addition rounds once.
     roundings = UNIT_ROUNDOFF * (terms + 16)
     mass_error = _together(first.mass_error, second.mass_error, roundings)
-    value_error = _together(max(first.value_error, second.value_error), 2 * roundings)
+    # A value within the rounding of its logarithm from an edge may be counted in the next cell.
+    beside = 8 * UNIT_ROUNDOFF * max(abs(math.log(edges[1])), abs(math.log(edges[-1])), 1.0)
+    value_error = _together(max(first.value_error, second.value_error), 2 * roundings + beside)
     fine = placed(RatioCells(edges, without, present), infinity, mass_error, value_error, side)
     return thinned(fine, side)
 
@@ -141,10 +146,13 @@ def _edges(x: Floats, p: Floats, y: Floats, q: Floats) -> Floats:
     # The lower end: below it one of the two would have to be smaller than its own negligible quantile.
     low = max(x[_first_above(p)] + y[0], x[0] + y[_first_above(q)])
     if low == 0:  # both may be 0: their sum is 0, or at least the smaller of their positive values
-        low = min(each[each > 0][_first_above(mass[each > 0])] for each, mass in ((x, p), (y, q)))
+        some = [(each[each > 0], mass[each > 0]) for each, mass in ((x, p), (y, q))]
+        low = min((each[_first_above(mass)] for each, mass in some if len(each)), default=1.0)
     low = max(low, 1e-300)
-    high = x[-1] + y[-1]
-    return np.concatenate(([0.0], np.geomspace(low * (1 - 1e-12), high * (1 + 1e-12), FINE)))
+    high = max(x[-1] + y[-1], low)
+    # If all sums are nearly equal, the edges must still be far more than a rounding apart.
+    spare = 1e-12 if high > low * (1 + SPARE) else SPARE
+    return np.concatenate(([0.0], np.geomspace(low * (1 - spare), high * (1 + spare), FINE)))
 
 
 def _first_above(masses: Floats) -> int:
