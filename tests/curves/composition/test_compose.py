@@ -461,3 +461,13 @@ def test_deltas_below_the_mass_at_infinity_have_no_epsilon() -> None:
     curve = curves.approximate(epsilon=1, delta=1e-6) * curves.laplace(scale=3)
     assert curve.epsilon(delta=1e-9) == math.inf
     assert curve.epsilon_bounds(delta=1e-9) == (math.inf, math.inf)
+
+
+def test_a_lower_law_without_a_sure_digit_has_no_mass() -> None:
+    """The masses of an allocation of 10^7 steps of a sampled Gaussian have an error of 700 %. Below, they were negative,
+    and two such allocations raised a math domain error.
+    """
+    law = FiniteLaw(np.array([-1.0, 1.0]), np.array([0.3, 0.6]), 0.1, 7.0)
+    grid = compose._floored(law, 0.5)
+    assert not np.any(grid.masses)
+    assert grid.infinity == 0.0

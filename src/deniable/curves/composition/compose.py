@@ -167,8 +167,9 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
     floored = np.bincount(index, weights=law.masses)
     points: Floats = start + step * np.arange(max(len(floored), 2), dtype=float)
     masses = np.zeros_like(points)
-    masses[: len(floored)] = floored * (1 - law.relative_error)
-    return GridLaw(points, masses, law.infinity * (1 - law.relative_error))
+    kept = max(1 - law.relative_error, 0.0)
+    masses[: len(floored)] = floored * kept
+    return GridLaw(points, masses, law.infinity * kept)
 
 
 def compose(
