@@ -14,6 +14,7 @@ import deniable as dn
 from deniable.client import RemoteSession
 from deniable.client.remote_session import connect
 from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, MissingExtra, ServerRefused
+from deniable.queries import plan_dashboard
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.grouping_sets import Grouped
@@ -67,6 +68,7 @@ RELEASED_APART = {
     "measured": "which name the ledger",
     "law": "contains marks",
 }
+SEXES = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
 MEDIAN = "SELECT MEDIAN(age) AS m FROM visits"
 
 
@@ -180,8 +182,7 @@ def test_what_only_an_owner_may_read_an_owner_reads(served: tuple[World, str], l
     there, url = served
     with connect(url, token=there.tokens["olga"]) as owner:
         found, here = owner.registration["visits"], local.registration["visits"]
-        for name in ("table", "read", "cut", "kept", "people", "whose", "spanning", "widest"):
-            assert getattr(found, name) == getattr(here, name), name
+        compare(here, found, apart={"version": "a keyed hash, with the secret of each ledger"})
         assert found.describe() == here.describe()
         assert owner.failures == ()
 
@@ -338,6 +339,32 @@ def test_standing_questions_are_the_same_object(
             owner.standing("weekly")
         with pytest.raises(ServerRefused, match="analyst may not declare standing questions"):
             remote.standing("mine", [WARDS], **about)
+
+
+def test_an_error_names_the_same_argument(served: tuple[World, str], local: Session) -> None:
+    """An entry of a list was named by its position, and a name that is no text was a TypeError of urllib."""
+    there, url = served
+    with connect(url, token=there.tokens["olga"]) as owner:
+        wrong: tuple[tuple[str, Callable[[Any], object]], ...] = (
+            ("weights", lambda s: s.batch([WARDS], epsilon=0.1, weights=[-1])),
+            ("epsilon", lambda s: s.sql(WARDS, epsilon=-1)),
+            ("name", lambda s: s.standing(5)),
+            ("name", lambda s: s.standing("")),
+            ("questions", lambda s: s.standing("some", [5], by="age", epsilon=1)),
+            ("questions", lambda s: s.standing("some", 5, by="age", epsilon=1)),
+            ("questions", lambda s: s.standing("some", [], by="age", epsilon=1)),
+            ("questions", lambda s: s.standing("some", WARDS, by="age", epsilon=1)),
+            ("by", lambda s: s.standing("some", [WARDS], epsilon=1)),
+        )
+        for parameter, call in wrong:
+            for s in (local, owner):
+                with worded(InvalidParameter, parameter=parameter):
+                    call(s)
+
+
+def test_a_dashboard_is_planned_by_the_description_of_the_tables(local: Session, remote: RemoteSession) -> None:
+    here, there = (plan_dashboard(s, [WARDS, SEXES], within=[20, 90], refreshes=5, by="age") for s in (local, remote))
+    assert here == there
 
 
 def test_a_question_of_a_dataframe_and_a_rehearsal_are_the_same_object(local: Session, remote: RemoteSession) -> None:

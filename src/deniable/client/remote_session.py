@@ -20,6 +20,7 @@ from deniable.client.remote_plans import RemotePlanner, tables_of
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
+from deniable.ledger.entries import checked_path_name
 from deniable.numbers import plain, plain_list
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.remaining_budget import Failure, Remaining
@@ -313,14 +314,16 @@ class RemoteSession:
     ) -> RemoteStanding:  # fmt: skip
         """Declare standing questions (as an owner), or return the declared ones of this name if `questions` is None."""
         from deniable.client.remote_standing import RemoteStanding
+        from deniable.queries.standing_questions import MOST_QUESTIONS, checked_questions
 
         require_known(self.standing, amounts, unknown)
+        checked_path_name("name", name, 'write "daily"')
         place = f"/v1/datasets/{quote(self.dataset, safe='')}/standing"
         if questions is None:
             found = self._wire.get(f"{place}/{quote(name, safe='')}")
         else:
             paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence, totals=totals)
-            asked = [questions] if isinstance(questions, str) else list(questions)
+            asked = checked_questions(questions, MOST_QUESTIONS)
             found = self._wire.ask(place, {"name": name, "questions": asked, "by": by or "", **paid})
         return RemoteStanding.read(self, found, confidence)
 

@@ -20,7 +20,7 @@ plan at one δ. Nothing is spent and no data is read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, final
@@ -30,13 +30,12 @@ from deniable.arguments import NumberRange
 from deniable.curves.filters import UNIT, Amount, amount_of, units_of_limit
 from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.ledger import Budget, Cost, Ledger, epsilon_mu_conversion
-from deniable.ledger.currency import GAUSSIAN, PURE
+from deniable.ledger.currency import GAUSSIAN, PURE, Currency
 from deniable.queries.engines.price_engine import Unread
 from deniable.queries.session import Session
-from deniable.queries.standing_questions import check_standing
+from deniable.queries.standing_questions import check_standing, checked_questions
 
 if TYPE_CHECKING:
-    from deniable.ledger.currency import Currency
     from deniable.queries.answer.batch_answers import Within
 
 EXHAUSTIVE: Final = 6
@@ -50,6 +49,36 @@ STANDS, ALONE, TOGETHER = "stands", "alone", "together"
 
 Block = tuple[int, ...]
 Partition = tuple[Block, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _BudgetKind:
+    """One kind of budget that a plan is priced under."""
+
+    currency: Currency
+    noise: str
+    epsilon: Callable[[int, int], Decimal]
+    """The ε, rounded up to four digits, of the smallest budget of this kind that pays for these units at this δ."""
+    budget: Callable[[Decimal, Decimal], Budget]
+    """The budget of this ε and δ."""
+
+
+_KINDS: Final = (
+    _BudgetKind(
+        GAUSSIAN,
+        "Gaussian",
+        # Of the budget's δ a tenth is reserved for unlisted keys.
+        lambda units, delta: epsilon_mu_conversion.epsilon_up(units, delta - delta // 10),
+        lambda epsilon, delta: Budget(epsilon=epsilon, delta=delta),
+    ),
+    _BudgetKind(
+        PURE,
+        "Laplace",
+        lambda units, _: epsilon_mu_conversion.short_up(units * UNIT),
+        lambda epsilon, _: Budget.pure(epsilon=epsilon),
+    ),
+)
 
 
 @final
@@ -95,8 +124,9 @@ class DashboardPlan:
         }
 
     def __str__(self) -> str:
-        at = "" if self.budget.accounting is PURE else f" at delta {self.delta}"
-        lines = [f"cheapest epsilon {self.epsilon}{at}, {_noise(self.budget.accounting)} noise: {self.budget!r}"]
+        at = f" at delta {self.delta}" if self.budget.delta else ""
+        [kind] = (each for each in _KINDS if each.currency is self.budget.accounting)
+        lines = [f"cheapest epsilon {self.epsilon}{at}, {kind.noise} noise: {self.budget!r}"]
         for block in self.blocks:
             paid = block.cost.describe(self.budget)
             often = "once" if block.way == STANDS or self.refreshes == 1 else f"{self.refreshes:,} times"
@@ -121,41 +151,45 @@ def plan_dashboard(
     Takes 1 to 100 questions and 1 to 100,000 `refreshes`. Raises InvalidParameter for other arguments, and
     QuestionRefused if a question cannot be asked.
     """
-    if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
-        raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
-    if len(questions) > _MOST:
-        raise InvalidParameter("questions", len(questions), f"must be at most {_MOST}", "plan fewer at once")
+    texts = checked_questions(questions, _MOST)
     times = arguments.python_int("refreshes", refreshes, _REFRESHES)
-    near = [float(within)] * len(questions) if isinstance(within, int | float) else [float(each) for each in within]
-    if len(near) != len(questions):
-        raise InvalidParameter("within", len(near), "must be one number, or one for each question")
+    near = _near(within, len(texts))
     whole = units_of_limit("delta", delta)
     if not 0 < whole < 10**30:
         raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1")
     found = []
-    for currency in (GAUSSIAN, PURE):
-        with _prices(session, currency, list(questions), near, times, by, confidence) as prices:
-            found.append((currency, prices.cheapest(), prices.one_by_one()))
-    readings = [
-        (_epsilon(currency, cost, whole), currency, blocks, _epsilon(currency, naive, whole))
-        for currency, (cost, blocks), naive in found
-    ]
-    epsilon, currency, blocks, _ = min(readings, key=lambda each: each[0])
-    others = [(f"cheapest with {_noise(each[1])} noise", each[0]) for each in readings if each[1] is not currency]
-    others += [(f"each question alone on each refresh, {_noise(each[1])} noise", each[3]) for each in readings]
-    budget = Budget.pure(epsilon=epsilon) if currency is PURE else Budget(epsilon=epsilon, delta=amount_of(whole))
-    return DashboardPlan(budget, epsilon, amount_of(whole), times, blocks, tuple(others))
+    for kind in _KINDS:
+        with _prices(session, kind.currency, texts, near, times, by, confidence) as prices:
+            (cost, blocks), alone = prices.cheapest(), prices.one_by_one()
+        found.append(_Reading(kind, kind.epsilon(cost, whole), blocks, kind.epsilon(alone, whole)))
+    best = min(found, key=lambda each: each.epsilon)
+    others = [(f"cheapest with {each.kind.noise} noise", each.epsilon) for each in found if each is not best]
+    others += [(f"each question alone on each refresh, {each.kind.noise} noise", each.alone) for each in found]
+    budget = best.kind.budget(best.epsilon, amount_of(whole))
+    return DashboardPlan(budget, best.epsilon, amount_of(whole), times, best.blocks, tuple(others))
 
 
-def _noise(currency: Currency) -> str:
-    return "Laplace" if currency is PURE else "Gaussian"
+def _near(within: object, count: int) -> list[float]:
+    """The half-width of each question. `Session.price` checks their range."""
+    if isinstance(within, Mapping | str | bytes):
+        given: list[Any] = []
+    else:
+        given = list(within) if isinstance(within, Iterable) else [within] * count
+    if len(given) != count:
+        raise InvalidParameter("within", NOTHING, "must be one number, or one for each question")
+    rule = "must be a positive number below 1e300"
+    return [arguments.real("within", each, overflow_rule=rule) for each in given]
 
 
-def _epsilon(currency: Currency, units: int, delta_units: int) -> Decimal:
-    """The ε, rounded up to four digits, of the smallest budget in this currency that pays for `units`."""
-    if currency is PURE:
-        return epsilon_mu_conversion.short_up(units * UNIT)
-    return epsilon_mu_conversion.epsilon_up(units, delta_units - delta_units // 10)
+@final
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The cheapest plan under one kind of budget, and the ε of asking each question alone on each refresh."""
+
+    kind: _BudgetKind
+    epsilon: Decimal
+    blocks: tuple[PlannedBlock, ...]
+    alone: Decimal
 
 
 @contextlib.contextmanager

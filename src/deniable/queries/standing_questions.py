@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 _ROWS: Final = "rows"
 _USED: Final = "rows used"
 _EXACT: Final = "exact numbers"
-_MOST_QUESTIONS: Final = 1000
+MOST_QUESTIONS: Final = 1000
+"""The most questions in one set."""
 _SAME_IDS: Final = "an id names the same person in all versions of the table"
 
 
@@ -306,21 +307,18 @@ def declared(
     from deniable.queries.sql.dialect import reads_clock  # late, as in `check_standing`: clients do not read SQL
 
     checked_path_name("name", name, 'write "daily"')
-    if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
-        raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
+    texts = checked_questions(questions, MOST_QUESTIONS)
     _check_budget(session)
-    if len(questions) > _MOST_QUESTIONS:
-        raise InvalidParameter("questions", len(questions), f"must be at most {_MOST_QUESTIONS:,} in one set")
-    if any(map(reads_clock, questions)):
+    if any(map(reads_clock, texts)):
         rule = "must mean the same on every day, but one of them reads the clock"
         raise InvalidParameter("questions", NOTHING, rule, "leave the clock out: reveal(day) names the day")
     steps = None if totals is None else checked_steps(totals)
-    tables = {each for text in questions for each in tables_read(session._planned(text).question.relation)}
+    tables = {each for text in texts for each in tables_read(session._planned(text).question.relation)}
     if len(tables) != 1:
         raise QuestionRefused("join", "standing questions of one set must read one table", "declare one set for each")
     [table] = tables
     schema = _checked_table(session, table, by)
-    plans = [_planned(session, each, table) for each in questions]
+    plans = [_planned(session, each, table) for each in texts]
     if len({made.question.hash for made in plans}) < len(plans):
         raise InvalidParameter("questions", NOTHING, "must not contain a question twice", "ask it once")
     record = {
@@ -328,7 +326,7 @@ def declared(
         "by": by,
         "by_kind": schema.column(by).kind.value,
         "unit": _unit_record(schema),
-        "questions": list(questions),
+        "questions": texts,
         **({} if dataset is None else {"dataset": dataset}),
         **({} if steps is None else {"totals": steps, "hashes": [made.question.hash for made in plans]}),
     }
@@ -345,7 +343,7 @@ def declared(
     standing_records.declare(
         session.ledger, name, {**record, "units": str(each.units)}, Cost(each.units * len(plans)), payer
     )
-    return Standing(session, name, table, by, tuple(questions), each, asked.confidence, steps)
+    return Standing(session, name, table, by, tuple(texts), each, asked.confidence, steps)
 
 
 def _check_budget(session: Session) -> None:
@@ -432,6 +430,16 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
     if domain is None or by == table.unit.column or domain.kind not in {Kind.DATE, Kind.INTEGER}:
         raise InvalidParameter("by", by, f"must be a column of dates or integers of {name!r}")
     return table
+
+
+def checked_questions(questions: object, most: int) -> list[str]:
+    """A list of 1 to `most` questions in SQL; otherwise InvalidParameter."""
+    texts = list(questions) if isinstance(questions, Iterable) and not isinstance(questions, str) else []
+    if not texts or not all(isinstance(each, str) for each in texts):
+        raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
+    if len(texts) > most:
+        raise InvalidParameter("questions", len(texts), f"must be a list of at most {most:,} questions")
+    return texts
 
 
 def checked_day(table: Table, by: str, day: object) -> Day:

@@ -136,7 +136,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
         found[0]["rule"] += " in JSON, sent with Content-Type: application/json"
     facts: dict[str, Any] = {"errors": found}
     if len(found) == 1:
-        facts |= {"parameter": found[0]["where"].rpartition(".")[2], "rule": found[0]["rule"]}
+        facts |= {"parameter": error_words.field(found[0]["where"]), "rule": found[0]["rule"]}
     detail = "; ".join(f"{each['where'].removeprefix('body.')}: {each['rule']}" for each in found)
     return await _problem(request, Problem("invalid", detail, facts))
 

@@ -81,6 +81,16 @@ def where(wrong: Mapping[str, Any]) -> str:
     return ".".join(str(each) for each in wrong["loc"] if _TAG.search(str(each)) is None)
 
 
+def field(place: str) -> str:
+    """The name of the field at a place in the request: for an entry of a list, that of the list.
+
+    >>> field("body.budget.epsilon"), field("body.weights.0")
+    ('epsilon', 'weights')
+    """
+    *_, name = (each for each in place.split(".") if not each.isdecimal())
+    return name
+
+
 def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
     """The rule that a part breaks. For an unknown field, also the names of the fields that `model` has there.
 

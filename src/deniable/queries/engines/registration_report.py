@@ -30,7 +30,9 @@ class Registration:
     read: int
     """Rows of the source."""
     left_out: Mapping[str, int]
-    """Dropped rows by the first required column without a value: the id, or a column declared without NULLs."""
+    """Dropped rows by the first required column without a value: the id, or a column declared without NULLs. Columns
+    for which no row was dropped are not in it.
+    """
     cut: int
     """Rows dropped because their person has more than the declared maximum."""
     kept: int
@@ -50,9 +52,9 @@ class Registration:
         """The report as text, one line for each number that is not 0."""
         lines = [f"{self.table}: exact numbers, for the owner alone", f"  {self.read:>14,} {_rows(self.read)} read"]
         for name, count in self.left_out.items():
-            if count and name == self.whose:
+            if name == self.whose:
                 lines.append(f"  {count:>14,} left out: no id in {name!r}, or one that cannot be read")
-            elif count:
+            else:
                 wrong = f"no value in {name!r}, or one that is not in its list or cannot be read"
                 lines.append(f"  {count:>14,} left out: {wrong}")
         if self.cut:
@@ -65,7 +67,7 @@ class Registration:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as a JSON-ready dict."""
-        lost = {name: count for name, count in self.left_out.items() if count}
+        lost = dict(self.left_out)
         record = {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
         if self.spanning:
             record["several_lines"] = {"records": self.spanning, "longest": self.widest}
@@ -114,6 +116,6 @@ def counted(
         raise EngineFailed("source", "the source changed while it was read; register it again")
     read, sums = sum(rows.values()), sum(int(total) for _, _, total in tally)
     version = hmac.new(secret, f"version of the data: {read} {sums}".encode(), sha256).hexdigest()[:32]
-    lost = {name: rows.get(at, 0) for at, name in enumerate(reasons)}
+    lost = {name: rows[at] for at, name in enumerate(reasons) if rows.get(at)}
     spanning, widest = sum(each.spanning for each in extents), max((each.widest for each in extents), default=1)
     return Registration(table, read, lost, passing - kept, kept, people, whose, version, spanning, widest)

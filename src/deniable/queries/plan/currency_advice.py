@@ -89,11 +89,12 @@ def _other(budget: Budget) -> Budget | None:
     """The budget of the same ε in the other currency, without warnings: nobody opens it."""
     if budget.epsilon_units is not None:
         return Budget._of(PURE, Cost(budget.epsilon_units, 0))
-    if budget.accounting is PURE:
-        made = Budget.__new__(Budget)
-        made._choose(amount_of(budget.limit.units), _DELTA, None)
-        return made
-    return None
+    epsilon = budget.accounting.epsilon_units(budget.limit.units)
+    if epsilon is None:
+        return None
+    made = Budget.__new__(Budget)
+    made._choose(amount_of(epsilon), _DELTA, None)
+    return made
 
 
 def _short(value: float) -> str:
