@@ -194,11 +194,18 @@ def test_roots_are_on_their_side_by_exact_squares() -> None:
         high = numbers.root_up(exact, bits=bits)
         assert exact <= high**2 <= exact * (1 + Fraction(1, 2**bits)) ** 2
         near = numbers.float_root_down(exact)
-        assert Fraction(near) ** 2 <= exact < Fraction(near * (1 + 2**-50)) ** 2
+        assert Fraction(near) ** 2 <= exact < Fraction(numbers.above(near)) ** 2
     for k in range(1000):
         square = Fraction(k, 7) ** 2
         assert numbers.root_up(square) == Fraction(k, 7)
         assert numbers.root_down(Fraction(k * k)) == k == numbers.float_root_down(Fraction(k * k))
+
+
+@pytest.mark.parametrize("exact", [Fraction(3, 2**1076), Fraction(1, 2**1084), Fraction(3) ** 1200, Fraction(0)])
+def test_a_root_of_a_number_beyond_floats_is_the_largest_float_below_it(exact: Fraction) -> None:
+    """3/4 of the smallest float was rounded up before its root was taken: stepping down from there took for ever."""
+    near = numbers.float_root_down(exact)
+    assert Fraction(near) ** 2 <= exact < Fraction(numbers.above(near)) ** 2
 
 
 @pytest.mark.parametrize(

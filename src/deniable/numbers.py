@@ -232,11 +232,14 @@ def root_down(exact: Fraction, *, places: int = 60) -> Fraction:
 
 
 def float_root_down(exact: Fraction) -> float:
-    """A float at most √exact: the largest one, or one of the few below it."""
-    root = math.sqrt(exact)
-    while Fraction(root) ** 2 > exact:
-        root = below(root)
-    return root
+    """The largest float at most √exact; OverflowError beyond the range of floats.
+
+    >>> float_root_down(Fraction(3, 2**1076)) == math.sqrt(3) / 2**538
+    True
+    """
+    # Cut off after more bits than a float has: no float lies between this number and √exact.
+    shift = max(0, 64 - (exact.numerator.bit_length() - exact.denominator.bit_length()) // 2)
+    return down(Fraction(math.isqrt(math.floor(exact * 4**shift)), 2**shift))
 
 
 def plain(given: Any) -> Any:
