@@ -360,7 +360,8 @@ def _in_options(given: dict[str, Any]) -> Iterator[None]:
 def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
     """Who is protected: from --unit and --rows, or --each-row, or `known`, the unit of the account.
 
-    None if the schema declares it. Raises InvalidParameter if nothing does, or if the options contradict the account.
+    None if the schema declares the unit. Raises InvalidParameter if neither options, account nor schema declare one, or
+    if the options contradict the account.
     """
     from deniable.units import Unit
 

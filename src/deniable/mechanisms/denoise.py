@@ -24,8 +24,8 @@ __all__ = ["projected", "shrink", "shrunk_error", "whole"]
 def shrink(answers: Any, *, sigma: float, towards: Literal["zero", "mean"] = "zero") -> Floats:
     """The positive-part James–Stein estimate, c + (1 - (d - 2)σ²/‖y - c‖²)₊ (y - c), from d noisy numbers y.
 
-    With c = 0 its mean square error is below dσ² whatever the truth is, for d >= 3; with c the mean of the answers one
-    more number is needed (d >= 4, and d - 3 in the formula). Fewer numbers are returned unchanged.
+    With c = 0 its mean square error is below dσ² whatever the truth is, for d >= 3; if c is the mean of the answers,
+    the formula has d - 3 in place of d - 2, and needs d >= 4. With fewer numbers they are returned unchanged.
 
     >>> shrink([3.0, 4.0, 0.0, 0.0], sigma=1.0)
     array([2.76, 3.68, 0.  , 0.  ])

@@ -146,7 +146,9 @@ class NoisyAnswers(LinearQueries):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class NoisyBits(LinearQueries):
-    """Randomised bits, made unbiased, to which the queries are applied."""
+    """Linear queries on randomized bits: each bit is randomized, an unbiased estimate of it is computed, and the
+    queries are applied to these estimates.
+    """
 
     weights: tuple[tuple[float, ...], ...]
     epsilon: float

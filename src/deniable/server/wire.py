@@ -130,7 +130,9 @@ def moment(answer: Answer) -> float:
 
 
 def answer_record(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
-    """An answer as JSON. If it has several tables, each is a release, and the whole has the release of the first."""
+    """An answer as JSON. If it has several tables, each table is a release of its own; the id of the first one also
+    stands for the whole answer.
+    """
     more = {"tables": [answer_record(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
     where = {"dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
     return {**answer.to_dict(), **more, **where, "papers": papers_of(answer)}

@@ -67,7 +67,7 @@ class BinomialAtom(Atom):
             )
         numbers = np.arange(first, last + 1, dtype=float)
         logs = finite_law.log_binomial(n, numbers, self.p)
-        # At the output b, B has the mass of b, and B + s that of b - s.
+        # The output b has mass P(B = b) without the shift, and P(B = b - s) with it.
         ahead = self._side(numbers, logs, numbers - s)
         # Heads and tails of fair coins may be exchanged, and with them the two directions.
         return LawPair(ahead, ahead if self.p == 0.5 else self._side(numbers, logs, numbers + s))

@@ -54,7 +54,7 @@ def checked_place(place: object) -> str:
 
 
 def mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
-    """The error about a ledger that was made with other values."""
+    """The error for a ledger whose `field` has another value than the caller asked for."""
     remedy = "open it with its original values; a second ledger would spend the budget twice"
     return LedgerMismatch(field, repr(asked), repr(found), remedy)
 

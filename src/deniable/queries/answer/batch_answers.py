@@ -375,7 +375,9 @@ def _run(
     collects: Sequence[Sequence[Collect]],
     entries: Mapping[str, Entry],
 ) -> dict[str, Released]:
-    """Read the data: once for each single question, and as few times as possible for each joint group."""
+    """Run the questions on the engine: one query for each question that is measured alone, and as few queries as
+    possible for each group that is measured jointly.
+    """
     released = {
         name: session._run(found.plans[name], drawn[name], price.cost, entries[name])
         for name, price in found.alone.items()

@@ -25,7 +25,9 @@ _CURRENT: Final = "CURRENT ROW"
 
 
 def exact_sql(exact: Exact, writer: ExpressionWriter, rows: int, result: Domain) -> Piece:
-    """An aggregate of a person's rows, at most `rows` of them."""
+    """An aggregate within a person as SQL. A person has at most `rows` rows, which decides how wide the integers of a
+    sum must be.
+    """
     value = None if exact.expression is None else writer.named(writer.write(exact.expression))
     return Piece(_aggregate(exact.function, value, writer, rows, lambda called: called), result)
 
@@ -56,7 +58,7 @@ def _aggregate(called: str, value: Piece | None, writer: ExpressionWriter, rows:
 @final
 @dataclass(frozen=True, slots=True)
 class ReadyWindow:
-    """A window whose expressions are columns already."""
+    """A window within a person whose argument, partition and order are written as SQL already."""
 
     window: PersonWindow
     value: Piece | None
@@ -65,13 +67,13 @@ class ReadyWindow:
 
     @classmethod
     def of(cls, window: PersonWindow, writer: ExpressionWriter) -> ReadyWindow:
-        """The window with a name for each of its expressions."""
+        """The window with each of its expressions written as SQL, and named."""
         value = None if window.expression is None else writer.named(writer.write(window.expression))
         parts = tuple(writer.named(writer.write(each)).sql for each in window.partition)
         return cls(window, value, parts, tuple(writer.named(writer.write(e.expression)).sql for e in window.order))
 
     def sql(self, writer: ExpressionWriter, ties: Sequence[SQL], rows: int) -> SQL:
-        """The value of the window. `ties` order the rows that the window's own order does not tell apart."""
+        """The value of the window as SQL. `ties` order the rows that are equal in the window's own order."""
         called = self.window.function
 
         def over(inner: SQL) -> SQL:

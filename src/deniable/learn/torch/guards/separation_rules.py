@@ -2,6 +2,7 @@
 
 See `separation_trace` for the meaning of a domain. A rule returns None if it cannot show that examples stay apart; then
 the result is mixed. Operations without a rule, such as those that reorder or reduce along the examples, are mixed too.
+The docstring of a rule states for which inputs examples stay apart. The rule alone decides; nothing is tried on data.
 """
 
 from __future__ import annotations
@@ -132,12 +133,12 @@ def _pointwise(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _alike(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """The output has the domain of the input."""
+    """Copies and aliases: the output has the domain of the input."""
     return given.domains[0]
 
 
 def _dropped(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Random entries become 0."""
+    """Dropout: the output has the domain of the input. Of a tensor without data, only the step is forgotten."""
     domain = given.domains[0]
     return Same(domain.periods) if isinstance(domain, Same) else domain
 
@@ -163,7 +164,7 @@ def _viewed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _moved(domain: Domain, order: Sequence[int]) -> Domain:
-    """The axes in another order: the new axis k is the old axis order[k]."""
+    """The domain after a permutation of the axes: the new axis k is the old axis order[k]."""
     if isinstance(domain, ExampleRows):
         return ExampleRows(list(order).index(domain.axis), domain.after)
     assert isinstance(domain, Same)
@@ -191,7 +192,7 @@ def _unsqueezed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _without(domain: Domain, dims: set[int], *, keep: bool) -> Domain | None:
-    """The axes in `dims` are removed, or kept with length 1."""
+    """The domain without the axes in `dims`, or with length 1 there. None if the examples lie along one of them."""
     if isinstance(domain, ExampleRows):
         if domain.axis in dims:
             return None
@@ -221,7 +222,9 @@ def _reduced(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _along(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Works along some axes, and keeps the entries of other axes apart."""
+    """Operations along the axes that they name (softmax, cumsum, sort): examples stay apart unless they lie along one
+    of these axes.
+    """
     x, domain = given.first
     if isinstance(domain, ExampleRows):
         return None if domain.axis in _dims(given, x) else domain
@@ -290,7 +293,10 @@ def _product(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _in_front(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Examples on the first axis, and computation within each: convolutions, pooling, attention, group norms."""
+    """Operations that compute each entry of the first axis from the same entry of their inputs (convolutions, pooling,
+    attention, group norms): examples stay apart if they lie along the first axis of the first input, and of every other
+    input that has data.
+    """
     rows = {each for each in given.domains if isinstance(each, ExampleRows)}
     if not rows:
         return Same.varying(made[0])
@@ -311,7 +317,9 @@ def _convolved(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Queries, keys and values of each example, possibly with a broadcast mask."""
+    """Attention: examples stay apart if queries, keys and values all have them along the first axis, and a mask repeats
+    with a period that divides an example.
+    """
     found = _in_front(given, made)
     if not isinstance(found, ExampleRows):
         return found
@@ -325,7 +333,7 @@ def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain
 
 
 def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Rows of a weight by ids."""
+    """Embeddings: each id picks a row of the weight. Examples stay apart if only the ids have data."""
     if not isinstance(given.domains[0], Same):
         return None
     domain = given.domains[1]
@@ -336,7 +344,7 @@ def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _bagged(given: GivenOperation, made: list[Tensor]) -> list[Domain] | None:
-    """One bag for each example, with T ids each: bags begin at 0, T, 2T, ..."""
+    """Bags of embeddings: examples stay apart if each is one bag of T ids, so that bags begin at 0, T, 2T, ..."""
     ids, offsets, weights = given.value("indices"), given.value("offsets"), given.value("per_sample_weights")
     domain = given.of(ids)
     if (
@@ -360,8 +368,9 @@ def _layer_normed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Training statistics are sums over all axes but the second. So examples may lie on the second axis, as in an
-    instance norm."""
+    """Batch normalisation: statistics in training are sums over all axes except the second. So examples stay apart in
+    training only if they lie along the second axis, as in an instance norm.
+    """
     domain = given.domains[0]
     if not isinstance(domain, ExampleRows) or not all(isinstance(each, Same) for each in given.domains[1:]):
         return None
@@ -373,7 +382,7 @@ def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Do
 
 
 def _one_loss_each(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """One loss for each place."""
+    """Losses without a reduction: examples stay apart if outputs and targets have them at the same places."""
     if (
         given.value("reduction") != 0
         or given.domains[0] != given.domains[1]
@@ -384,7 +393,9 @@ def _one_loss_each(given: GivenOperation, made: list[Tensor]) -> Domain | list[D
 
 
 def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Each index of an example picks places of the same example."""
+    """`gather` and `scatter`: an index picks entries along one axis. Examples stay apart if they lie along another
+    axis, in all tensors alike.
+    """
     rows = {each for each in given.domains if isinstance(each, ExampleRows)}
     if len(rows) != 1 or given.tensors[0].dim() != made[0].dim():
         return None
@@ -400,7 +411,9 @@ def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _picked(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Picks the same places of every example."""
+    """`index_select`: the same entries along one axis are picked for every example. Examples stay apart if they lie
+    along another axis, and the indices have no data.
+    """
     x, domain = given.first
     if not isinstance(domain, ExampleRows) or not isinstance(given.domains[1], Same):
         return None
@@ -408,8 +421,9 @@ def _picked(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _recurrent(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Recurrent layers. States, including the initial one, have the examples on the last axis but one, or are equal for
-    all examples."""
+    """Recurrent layers: examples stay apart if the sequences have them along the axis of the batch. Each initial state
+    must have them along its last axis but one, or be equal for all examples.
+    """
     x, domain = given.first
     # On a CPU the first axis has the places here, even if the layer has batch_first=True.
     in_front = given.name == "aten::_cudnn_rnn" and given.value("batch_first")
@@ -429,7 +443,9 @@ def _recurrent(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domai
 
 
 def _trilinear(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """A product of three factors with inserted axes, summed over some axes."""
+    """`_trilinear`, a product of three tensors with inserted axes: examples stay apart unless the sum runs over their
+    axis.
+    """
     parts: list[Part] = []
     for place, (shape, domain) in enumerate(_parts(given), 1):
         for at in given.value(f"expand{place}"):
@@ -440,7 +456,7 @@ def _trilinear(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _padded(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Padding starts at the last axis."""
+    """Padding: examples stay apart if nothing is padded along their axis. (Pads begin with the last axis.)"""
     (x, domain), pad = given.first, given.value("pad")
     if isinstance(domain, ExampleRows):
         behind = 2 * (x.dim() - 1 - domain.axis)  # the pads of the examples' axis, where any pad would move examples
@@ -449,13 +465,13 @@ def _padded(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _within_matrices(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Works within each matrix of the last two axes."""
+    """`tril` and `triu`: examples stay apart if they lie before the last two axes."""
     x, domain = given.first
     return domain if isinstance(domain, ExampleRows) and domain.axis < x.dim() - 2 else None
 
 
 def _is_counted(given: GivenOperation, ids: Tensor, step: int) -> bool:
-    """Whether these are 0, step, 2·step, ..., both by their origin and by their values."""
+    """Whether `ids` are 0, step, 2·step, ...: they must come from `arange`, and their values must be these."""
     domain = given.of(ids)
     if not isinstance(domain, Same) or domain.step != step or ids.shape != (given.count,):
         return False

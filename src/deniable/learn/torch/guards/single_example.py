@@ -60,7 +60,9 @@ def check_alone(
 
 @contextmanager
 def _without_dropout(module: nn.Module) -> Iterator[None]:
-    """Set the dropout of torch's own layers to 0, so that two outputs can be compared; otherwise as in training."""
+    """Set the dropout of torch's own layers to 0, so that two outputs can be compared. Everything else runs as in
+    training.
+    """
     before: list[tuple[nn.Module, str, float]] = []
     for each in module.modules():
         if isinstance(each, nn.modules.dropout._DropoutNd):
