@@ -99,6 +99,8 @@ def _best_split(table: Floats, is_first: Any) -> tuple[int, float] | None:
 
 
 def _likelihood(yes: Any, total: Any) -> Floats:
-    """The log-likelihood of groups of `total` answers, of which `yes` come from the first neighbour."""
+    """The log-likelihood of groups of answers. A group has `total` answers, and `yes` of them come from the first
+    neighbour.
+    """
     p = (yes + 0.5) / (total + 1)
     return np.asarray(yes * np.log(p) + (total - yes) * np.log1p(-p))

@@ -169,8 +169,8 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float | None = None,
         **unknown: Never,
     ) -> RemoteAnswer:  # fmt: skip
-        """Spend more on a question that was answered: both answers are merged by inverse variance. `confidence` is by
-        default that of `answer`.
+        """Spend more on a question that was answered: both answers are merged by inverse variance. By default,
+        `confidence` is the confidence of `answer`.
         """
         require_known(self.refine, amounts, unknown)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:

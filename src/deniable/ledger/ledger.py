@@ -166,7 +166,7 @@ class Ledger:
 
     @property
     def renewal(self) -> Renewal | None:
-        """The budget of each period, if the budget renews; `budget` is then that of all periods together."""
+        """The budget of each period, if the budget renews; Then `budget` is the budget of all periods together."""
         return self._heading.renewal
 
     @property

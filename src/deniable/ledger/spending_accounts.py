@@ -96,7 +96,7 @@ def checked_payer(payer: str | None) -> str | None:
 
 
 def in_force(limits: Limits, terms: Iterable[Terms]) -> Limits:
-    """The limits in force after these terms, oldest first; `limits` are those that the ledger was made with."""
+    """The limits in force after these terms, oldest first; `limits` are those of the new ledger."""
     found = dict(limits)
     for each in terms:
         found[each.account, each.window] = each.limit

@@ -20,8 +20,8 @@ is converted to a float last. Why this has the guarantee of textbook noise:
 3. Rounded Gaussian noise: round(N(0, σ²)) on an integer is post-processing of N(0, σ²) on it.
 4. The conversion to a float is post-processing: it is a function of the exact sum alone.
 
-The noise grows by what 1 and 2 cost (less than one part in 10⁷ for ε > 0.2 and any vector up to a million numbers), so
-the curve is that of the textbook mechanism, and an upper bound for the actual release.
+The noise is enlarged to cover 1 and 2 (by less than one part in 10⁷ for ε > 0.2 and any vector up to a million
+numbers). So the curve of the textbook mechanism is an upper bound for the actual release.
 
 **Lemma A** (vectors). For r = e^(−1/B) and shifts m₁ + m₂ = m, the pair of products is dominated by one shift m.
 *Proof.* All losses lie on the lattice (m − 2j)/B, so δ is linear in e^ε between its points and it is enough to compare

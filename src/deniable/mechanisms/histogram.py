@@ -346,9 +346,9 @@ class UnknownKeys(Mechanism):
     bins, and suppressing some is post-processing. Keys that only D′ has: all their rows are the unit's, c₁ + … + c_n <=
     k. Their noise is independent of the rest, so the output on D′ has two independent parts: the keys of D, and
     "nothing new" with probability 1 − δ′, something new with probability δ′ = 1 − Π P(c_i + Z < τ). On D the second
-    part is always "nothing new". So the curve is that of known bins times one of total variation δ′, which
-    approximate(0, δ′) dominates (Kairouz, Oh & Viswanath 2015). If rows are replaced, each table may have up to k rows
-    with keys of their own, and the second part has mass δ′ on different events: dominated likewise.
+    part is always "nothing new". So the curve is the product of the curve of known bins and a curve of total variation
+    δ′, which approximate(0, δ′) dominates (Kairouz, Oh & Viswanath 2015). If rows are replaced, each table may have up
+    to k rows with keys of their own, and the second part has mass δ′ on different events: dominated likewise.
 
     *The worst split.* φ(c) = −log P(c + Z < τ) is convex and increasing for log-concave noise. For n keys the sum of
     φ(c_i) is largest at (k − n + 1, 1, …, 1), and convex in n, so largest at n = 1 or n = k: δ_τ = max(P(Z >= τ − k), 1

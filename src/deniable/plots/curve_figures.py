@@ -267,7 +267,9 @@ LEVELS = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
 
 
 def _orders(curve: Curve, direction: Shown) -> dict[str, list[Direction]]:
-    """The lines of a curve: for each its suffix in the legend, and the directions of which it is the minimum."""
+    """The lines to draw for a curve. Each has a suffix for the legend and one or two directions; the line is their
+    minimum.
+    """
     if direction == "forward":
         return {"": [curve.forward]}
     if direction == "backward":

@@ -193,7 +193,7 @@ def loss_laws(losses: Losses, names: tuple[str, str], epsilon: float, false_alar
 
 
 def _stairs(losses: Any, each: Any, shown: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """A step line over bins of equal width, none of which contains losses of both signs."""
+    """A step line over bins of equal width. No bin contains both positive and negative losses."""
     width = float(shown[-1] - shown[0]) / MOST_BINS
     first, last = math.floor(shown[0] / width), math.ceil(shown[-1] / width) - 1
     # Bins include the end that is farther from 0, so that none extends beyond the largest loss.
@@ -284,7 +284,7 @@ def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protoco
 
 
 def chances(*mechanisms: Mechanism | Mapping[str, Mechanism], rows: int) -> Figure:
-    """The probability p(s) that each mechanism outputs 1 on `rows` bits of which s are ones, for every s.
+    """For each mechanism, the probability p(s) of the output 1 on `rows` bits with s ones, for every s.
 
     For mechanisms with two outputs and a method `probabilities`: `BinaryMedian`, `BinaryInverseSensitivity.median`. A
     dict gives names. The dashed line is an upper bound for symmetric ε-DP mechanisms, for the largest ε among them.

@@ -214,7 +214,7 @@ def rows_to_be_seen(price: Price) -> int:
 def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
     """The bounds extended to 0 if that adds at most a seventh to their width.
 
-    Small numbers are spread over many narrow bins, each of which may be hidden by noise.
+    Small numbers are spread over many narrow bins, so noise may hide each of these bins.
     """
     if kind in NUMBERS:
         low = 0 if 0 < 8 * low <= high else low

@@ -143,7 +143,9 @@ class Session:
         self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
         confidence: float = 0.95,
     ) -> Answer | None:  # fmt: skip
-        """The newest stored answer about this or an earlier `version`, or that of `entry`; None if not stored. Free."""
+        """The newest stored answer about this or an earlier `version`, or the answer stored in entry `entry`; None if
+        not stored. Free.
+        """
         if version is not None:
             return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
@@ -197,9 +199,9 @@ class Session:
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget the result is as exact as if both costs had been spent at once. If the ledger has a more
-        exact answer to this question by now, that one is refined, so that no earlier purchase is wasted. `confidence`
-        is by default that of `answer`. `text` describes the question in the ledger, by default as the first answer did.
-        A single quantile under a pure budget cannot be merged, and raises InvalidParameter.
+        exact answer to this question by now, that one is refined, so that no earlier purchase is wasted. By default,
+        `confidence` is the confidence of `answer`. `text` describes the question in the ledger, by default as the first
+        answer did. A single quantile under a pure budget cannot be merged, and raises InvalidParameter.
         """
         require_known(self.refine, amounts, unknown)
         single_answers.check_answer(answer)
@@ -408,7 +410,9 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The budget, fixed when the ledger was made. If it renews: that of all periods, see `ledger.renewal`."""
+        """The budget, fixed when the ledger was made. For a ledger with a renewing budget, this is the budget of all
+        periods together; see `ledger.renewal`.
+        """
         return self._ledger.budget
 
     @property

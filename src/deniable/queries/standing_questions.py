@@ -407,7 +407,8 @@ def _engine_beside(session: Session) -> Any:
         return DuckDBEngine()
     if not (isinstance(engine.make, partial) and engine.make.func is DuckDBEngine):
         return engine.beside(DuckDBEngine)
-    # Without a folder for kept tables: the rows of a day are not kept, and would remove those of the table there.
+    # No folder for kept tables: the rows of one day need not be kept, and their file would replace the file of the
+    # whole table.
     return engine.beside(partial(DuckDBEngine, *engine.make.args, **{**engine.make.keywords, "kept": None}))
 
 

@@ -227,7 +227,9 @@ def described_budget(budget: Budget) -> dict[str, Any]:
 
 
 def described_renewal(ledger: Ledger) -> dict[str, Any] | None:
-    """The budget of a period, what is left of this one, and what a person risks; None if the budget is not renewed."""
+    """The budget of each period, the rest of it in this period, and what a person risks over time; None if the budget
+    is not renewed.
+    """
     renewal = ledger.renewal
     if renewal is None:
         return None

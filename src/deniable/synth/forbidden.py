@@ -1,9 +1,9 @@
 """Impossible combinations of values (structural zeros): a pregnant man, a child with a pension.
 
 Such rules are public facts about columns, not about the data. A mixture gives every combination some probability. Here
-it is conditioned on the rules, exactly: rows that break one are drawn again, and marginals are those of the conditioned
-distribution. With boxes B_1, …, B_m (each a set of values for some columns), the probability of breaking a rule follows
-by inclusion and exclusion,
+it is conditioned on the rules, exactly: rows that break a rule are drawn again, and marginals are computed from the
+conditioned distribution. With boxes B_1, …, B_m (each a set of values for some columns), the probability of breaking a
+rule follows by inclusion and exclusion,
 
     P(B_1 ∪ … ∪ B_m) = Σ_i P(B_i) - Σ_{i<j} P(B_i ∩ B_j) + …,
 

@@ -139,7 +139,7 @@ def moves(sizes: tuple[int, ...], residuals: tuple[Columns, ...], exchange: Exch
     if exchange is Exchange.REPLACED_SIGNED:
         return ({a: 4 * p for a, p in once.items()},)
     columns = sorted({i for a in residuals for i in a})
-    if len(columns) > _MOST_PATTERNS:  # each residual by itself: never less
+    if len(columns) > _MOST_PATTERNS:  # the worst case of each residual separately: an upper bound
         return ({a: max(once[a], *(_replaced(sizes, a, d, once[a]) for d in subsets(a))) for a in residuals},)
     return once, *({a: _replaced(sizes, a, d, once[a]) for a in residuals} for d in subsets(columns) if d)
 

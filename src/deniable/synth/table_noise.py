@@ -184,7 +184,7 @@ class TableNoise:
 
     @classmethod
     def alone(cls, sizes: Sequence[int], columns: Columns, width: float, weight: float = 1.0) -> TableNoise:
-        """The noise of a table that was measured by itself."""
+        """The noise of a table that was measured separately."""
         return cls(tuple(sizes), (MeasuredSource(columns, width, tuple((a, weight) for a in subsets(columns))),))
 
     def to_dict(self) -> dict[str, Any]:
@@ -214,7 +214,7 @@ class TableNoise:
 
 
 def summed(table: Any, columns: Columns, kept: Iterable[int]) -> Any:
-    """A table with one axis for each of its columns, summed over those that are not kept.
+    """A table, summed over all columns except the `kept` ones. It has one axis for each column in `columns`.
 
     >>> summed(np.array([[1.0, 2.0], [3.0, 4.0]]), (0, 3), (3,))
     array([4., 6.])

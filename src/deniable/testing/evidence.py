@@ -122,7 +122,7 @@ def certified(hits_p: int, draws_p: int, hits_q: int, draws_q: int, promise: Pro
 
 
 def telling(learn_p: Answers, learn_q: Answers) -> list[Score]:
-    """All scores of an audit, except for those of binary digits, which `one_sided` covers."""
+    """All scores of an audit except the scores of binary digits, which `one_sided` covers."""
     found = score_learning.learn(learn_p, learn_q)
     return [score for score in found if not isinstance(score, scores.Digits | scores.DigitsRatio)]
 

@@ -11,7 +11,8 @@ and too large by at most the terms k ≠ 0, which are bounded by 1 (k < 0) and b
 The method suits products whose moments decay fast along the line: sums of many small losses. Where single large losses
 decide, the line would be too long, and a lattice is cheaper (`compose`, `jump_split`).
 
-Here δ is that of the finite losses, which may have less mass than 1: the probability of infinite loss is added to it.
+All this is about the finite losses, whose mass may be less than 1. The probability of infinite loss is added to their
+δ.
 """
 
 from __future__ import annotations

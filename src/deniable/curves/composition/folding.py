@@ -56,7 +56,7 @@ TRIMMED = 1e-12
 """Tilted mass that may be cut off either end of a row."""
 
 COARSER = 0.15
-"""A row of c uses gets a step whose square is at most COARSER · c times that of the leaves."""
+"""A row of c uses gets a step whose square is at most COARSER · c times the squared step of the leaves."""
 
 STEEPEST = 0.25
 """Largest θ × step: beyond it a coarser step would change the tilted masses too much."""
@@ -126,7 +126,7 @@ Kinds = dict[tuple[int, int, int], tuple[Law, ...]]
 
 
 def kinds_of(factors: Sequence[Factor], tree: TreePlan, before: Kinds) -> Kinds:
-    """The laws by kind, behind those of `before`."""
+    """The laws grouped by kind, appended to the groups in `before`."""
     found: dict[tuple[int, int, int], list[Law]] = {}
     for law, uses in factors:
         laplace = type(law) is LaplaceLaw

@@ -91,8 +91,8 @@ def _ever(chances: Iterable[tuple[float, int]]) -> float:
 class Product:
     """A product of laws in one direction: simplified `upper` and `lower` factors, with the panels computed so far.
 
-    `renyi`, if given, is an upper bound on the Rényi divergence at each order, for products with a factor of which
-    nothing else is known.
+    `renyi` is given for products with a factor of which only Rényi divergences are known: an upper bound on the
+    product's divergence at each order.
     """
 
     upper: tuple[Factor, ...]

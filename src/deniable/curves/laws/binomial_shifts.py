@@ -26,7 +26,7 @@ EXACTNESS = 1e-13
 """The relative error of the weights, of the normal tails near 0, and of their sums; it grows with the square of y."""
 
 CLOSE = 30.0
-"""Up to this exponent, a logarithm of a density ratio is computed as that of 1 + a small number."""
+"""Up to this exponent, the logarithm of a density ratio is computed as log(1 + x) with a small x."""
 
 
 @lru_cache(maxsize=256)

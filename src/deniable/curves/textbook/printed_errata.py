@@ -45,8 +45,8 @@ class AsPrinted:
 
 
 def randomized_response_estimate(*, share: Number, nu: Number) -> AsPrinted:
-    """The estimate of a share from randomised answers, `share` of which say yes; each tells the truth with
-    probability (1 + ν)/2.
+    """The estimate of a true share from randomised answers, where `share` is the share of answers that say yes; each
+    tells the truth with probability (1 + ν)/2.
 
     Printed with 1/(nν²) before the sum, which is the variance's factor; unbiased with 1/(nν).
 

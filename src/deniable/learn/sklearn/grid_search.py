@@ -39,7 +39,9 @@ STATELESS = "the steps of the pipeline that learn nothing process each row separ
 
 
 def parts_of(model: Any) -> Iterator[Private]:
-    """The private steps of a model: itself, or those of a pipeline. Raises for a step that learns without privacy."""
+    """The private steps of a model: the steps of a pipeline, or the model itself. Raises for a step that learns without
+    privacy.
+    """
     if isinstance(model, Private):
         yield model
     elif isinstance(model, Pipeline):

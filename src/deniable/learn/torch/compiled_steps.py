@@ -50,8 +50,9 @@ COMPILED_ON = ("cuda",)
 minutes, and a step does not wait for Python."""
 
 CLOSE = 0.05
-"""How far compiled norms and losses may be from those of the graph itself, relatively: a compiler rounds half precision
-at other places. A wrong formula, or an example at a wrong place, causes a larger difference.
+"""The largest relative difference between compiled norms and losses and the norms and losses of the uncompiled graph.
+They differ because a compiler rounds half precision at other places. A wrong formula, or an example at a wrong place,
+causes a larger difference.
 """
 
 

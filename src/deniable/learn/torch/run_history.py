@@ -105,5 +105,5 @@ class History:
             Panel(x, Axis("average loss of a step", least, most), (loss,), "Loss", labels="none"),
             Panel(x, Axis(f"ε at δ = {small:g}", 0, max(epsilons) * 1.05), (spent,), "Privacy", labels="none"),
         )
-        note = "The losses are those of the training data: not private, for the owner's eyes only."
+        note = "The losses are computed from the training data without noise: not private, for the owner only."
         return Figure("A private training run", panels, note)

@@ -123,7 +123,7 @@ Placed = dict[int, str]
 _MOST_PLACED: Final = 8_192
 _PAGE: Final = 500
 _AHEAD: Final = 32
-"""The number of later entries that are checked for each entry that is read, if none of them is known already."""
+"""When an entry is read, so many later entries are checked to follow it, unless one of them is known already."""
 
 
 class Transaction(ABC):

@@ -49,7 +49,7 @@ class Quote:
 
     @classmethod
     def alone(cls, price: Price, words: str, cost: Cost) -> Quote:
-        """A question that is measured by itself."""
+        """A question that is measured separately."""
         plan = price.plan
         made = noise(plan, price.budget, price.cost)
         spreads: dict[str, float | None] = {}

@@ -171,7 +171,7 @@ def _measured(plan: NoisePlan, columns: Forms) -> Form:
 
 
 def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released:
-    """The coarse answer merged with the sums of the fine one by inverse variance (that of the worst cell)."""
+    """The coarse answer merged with the sums of the fine answer, weighted by inverse variance (of the worst cell)."""
     coarse, fine = released[help.coarse], released[help.fine]
     sums = np.zeros(len(coarse.groups))
     np.add.at(sums, list(help.into), np.asarray(fine.parts[0], dtype=np.float64))

@@ -226,8 +226,8 @@ class Jointly:
         """The noise for a cost that minimises the weighted sum of variances over all cells; `weights` are per table.
 
         "fair": under the constraint that no table is less precise than alone with an equal share of the cost.
-        "closest": the largest ratio of a table's variance to that of the better simple split is minimal instead; the
-        simple splits are equal shares, and the finest table alone.
+        "closest": minimises the largest ratio of a table's variance to its variance under the better one of two simple
+        splits; the simple splits are equal shares, and the finest table alone.
         """
         workload = Workload(self.sizes, self.tables, tuple(weights))
         return _ROUTES[budget.accounting.shape].made(self, workload, budget, cost, goal)

@@ -190,7 +190,7 @@ def of_training(promise: Guarantee, how: Sequence[str], *, delta: float) -> Stat
     promised = _promised(promise.curve, promise.unit.describe(), at, what)
     mu = float(promise.curve.gdp(delta=at)) if at else math.inf
     whole = float(promise.curve.gdp())
-    if mu < 0.99 * whole < math.inf:  # μ of a sampled curve is that of its far tail
+    if mu < 0.99 * whole < math.inf:  # the μ of a sampled curve is decided by its far tail
         promised += (f"Up to a probability of δ = {power(at)}, it is μ = {_with_powers(rounded_up(mu, 4))}.",)
     sections = (
         ("Protection", promised),
@@ -203,7 +203,7 @@ def of_training(promise: Guarantee, how: Sequence[str], *, delta: float) -> Stat
 
 
 def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], delta: float | None) -> Statement:
-    """The statement about one answer of which only the curve is known."""
+    """The statement about one answer if only its curve is known, and not its plan."""
     read = 0.0 if math.isfinite(curve.epsilon(delta=0.0)) else USUAL_DELTA
     return made(
         curve=curve,

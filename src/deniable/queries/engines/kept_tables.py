@@ -177,8 +177,9 @@ def remove_kept(folder: Path | None, title: str) -> None:
 def sweep_kept(folder: Path | None, sources: Mapping[str, object]) -> None:
     """Remove kept files of tables other than `sources` whose source is now one of these, was changed, or is gone.
 
-    Otherwise rows that are erased from a source would stay in the file of a table that was renamed. A change is told by
-    the size and time of a file: here an error costs a registration, and the owner can delete the folder.
+    Otherwise rows that are erased from a source would stay in the file of a table that was renamed. A changed file is
+    recognised by its size and time, without reading it. A mistake costs at most another registration, and the owner can
+    delete the folder.
     """
     if folder is None or not folder.is_dir():
         return

@@ -26,9 +26,9 @@ def groups(question: Question) -> int:
 def cells(question: Question) -> int:
     """The number of cells of an answer: groups times columns.
 
-    Columns are those of the result, or the noisy numbers behind them if these are more, because all of them are drawn
-    and stored: a quantile has up to 1,024 running totals. LIMIT and HAVING do not reduce the number. If a key is not
-    public, there are `UNLISTED` groups.
+    The number of columns is the number of result columns or of noisy numbers, whichever is larger, because all noisy
+    numbers are drawn and stored: a quantile has up to 1,024 running totals. LIMIT and HAVING do not reduce the number.
+    If a key is not public, there are `UNLISTED` groups.
     """
     numbers = len(question.keys) + sum(_numbers(each, question) for each in question.measures)
     public = all(key.values is not None for key in question.keys)

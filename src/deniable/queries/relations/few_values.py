@@ -12,7 +12,8 @@ _TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
 
 def few_values(condition: Expression, columns: Mapping[str, Domain]) -> dict[str, int]:
-    """For some columns, the most values, none of them NULL, with which a row can meet the condition.
+    """Column -> the largest number of values, without NULL, that it can have in rows that meet the condition; only for
+    columns that the condition restricts.
 
     Reals are left out: two floats that compare as equal (0.0 and -0.0) need not be one value everywhere. So are
     constants of another kind than the column's: an engine promotes an integer that is compared with a real to a real,

@@ -570,7 +570,7 @@ def _comparable(on: tuple[tuple[str, str], ...], left: Mapping[str, Domain], rig
 
 
 def _bounded(rows: int, below: int = 0) -> None:
-    """Refuse a stability above the limit; for a join, also one far above that of its inputs (`below`)."""
+    """Refuse a stability above the limit. For a join, also refuse one far above the stability `below` of its inputs."""
     if rows > MOST_ROWS:
         raise QuestionRefused("join", "one person could own more than 2**53 rows", "gather per person before the join")
     if below and rows > max(below, MOST_JOINED):

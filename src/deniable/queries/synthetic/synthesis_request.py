@@ -322,7 +322,7 @@ def _check_types(bins: object, unlisted: object, forbid: object) -> None:
 
 
 def _check_named(chosen: Sequence[str], **named: Iterable[str]) -> None:
-    """Refuse arguments that name other columns than those that were chosen."""
+    """Raise `InvalidParameter` if an argument names a column that is not among the chosen columns."""
     for word, names in named.items():
         for each in names:
             if each not in chosen:

@@ -290,7 +290,7 @@ def _tail(least: int, tries: int, chance: float) -> float:
 
 
 def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> Marks:
-    """The marks of a file with the schema `table`; with `by_ids` only those that depend on the column of ids."""
+    """The marks of a file with the schema `table`; with `by_ids`, only the marks that depend on the column of ids."""
     if path.suffix.lower() in {".csv", ".tsv"} and not by_ids:
         rows_of(str(path), len(header(str(path))))  # raises if the file is not a table
     content = "" if by_ids else digest(path)
@@ -461,7 +461,7 @@ def version_of(marks: Mapping[str, Marks], tables: Mapping[str, Table], key: byt
 
 
 def sure_marks(key: bytes, content: str, path: str) -> set[str]:
-    """The marks of a file's content and of its path, each of which links the data alone."""
+    """The marks of a file's content and of its path. One of them is enough to link the data."""
     return {_keyed(key, each, text) for each, text in (("content", content), ("path", path))}
 
 

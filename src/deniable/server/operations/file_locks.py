@@ -1,4 +1,4 @@
-"""File locks between processes. The system releases those of a killed process."""
+"""File locks between processes. The system releases the locks of a killed process."""
 
 from __future__ import annotations
 

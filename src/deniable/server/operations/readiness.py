@@ -69,7 +69,7 @@ class _Look:
 
 @final
 class Readiness:
-    """Runs all checks; the results are at most a second old, those of engines a little older."""
+    """Runs all checks; results are at most a second old; the results of engines may be a little older."""
 
     def __init__(self, curator: Curator) -> None:
         self._curator = curator

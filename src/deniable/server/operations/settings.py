@@ -103,7 +103,7 @@ class Settings:
     proxies: tuple[str, ...] = ()
     """Addresses or networks of trusted proxies; X-Forwarded-For is believed only from them."""
     connections: int = 256
-    """The most connections of one address at the same time; those of a proxy are not counted."""
+    """The most connections of one address at the same time; connections of a proxy are not counted."""
     patience: float = 15.0
     """Seconds that a client has to send its headers, again to send its body, and again to read a waiting answer."""
 

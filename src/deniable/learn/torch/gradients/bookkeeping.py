@@ -475,7 +475,9 @@ class Bookkeeping:
         return PerExample(self.parameters, gathered, count, scale=self.scale)
 
     def _finite_gradients(self, losses: Tensor, edges: list[GradientEdge]) -> list[Tensor | None]:
-        """The gradients of the summed losses at these edges, unless they, or those of parameters, are not finite."""
+        """The gradients of the summed losses at these edges. Raises `Alone` if a loss, one of these gradients, or the
+        gradient of a parameter is not finite.
+        """
         own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         found = gradients(losses.sum(), [*edges, *own], keep=True)
         if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *found)):

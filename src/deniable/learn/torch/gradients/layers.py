@@ -45,7 +45,7 @@ class Passed:
         return values if self.layout is None else self.layout.split(values, self.count)
 
     def images(self, values: Tensor) -> Tensor:
-        """The values with all images of all examples on the first axis, those of an example side by side."""
+        """The values with one axis for all images of all examples. The images of one example are next to each other."""
         layout = self.layout
         is_there = layout is not None and layout.axis == 0 and layout.blocks
         return values if is_there else self.split(values).flatten(0, 1)

@@ -30,7 +30,9 @@ IN_ORDER = Layout(0), Layout(0, is_single=True)
 
 @final
 class Family:
-    """The weights of equal linear maps. `whole` has the examples of the first map, then those of the second, ..."""
+    """The weights of equal linear maps. `whole` has the examples of the first map, then the examples of the second map,
+    and so on.
+    """
 
     __slots__ = ("_whole", "members")
 

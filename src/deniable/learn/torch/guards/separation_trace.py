@@ -77,8 +77,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         """Storage that had no data until examples were written into a part of it -> (a tensor on it, the domain of what
         was written, the bytes of each example)."""
         self._uneven: dict[int, tuple[Tensor, bool]] = {}
-        """Storage of which parts were written one by one with values that do not depend on the data -> (a tensor on it,
-        whether these values are equal for all examples along the first axis)."""
+        """For memory into which parts were written one by one, with values that do not depend on the data: storage ->
+        (a tensor on it, whether these values are equal for all examples along the first axis).
+        """
         self._places: dict[int, StorageWeakRef | None] = {}
         """Storages that depend on the data, held so that their ids are not reused. NOWHERE: tensors without storage."""
         self._memory: dict[int, StorageWeakRef] = {}
@@ -232,7 +233,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         has_data = not all(isinstance(each, Same) for each in given.domains)
         self._operations += 1
         if any(self._numbers.known(each) is None for each in given.written):
-            self.program.is_complete = False  # a tensor from outside, of which there may be other views
+            self.program.is_complete = False  # a tensor from outside; other views of it may exist
         row = self._numbers.row(args, kwargs)
         if given.is_repeatable and given.value("generator") is None:
             row.append(digest_of(*states()))  # the seed may depend on the size of the batch

@@ -211,7 +211,7 @@ def _first_look() -> KernelWriter:
         return ir.Constant(entries_type, [value] * LANES)
 
     def set_aside(index: Any) -> None:
-        """Append one draw to those that are examined again."""
+        """Append one draw to the draws that the second kernel examines."""
         cell = code.zext(code.load(writer.at(cells, index)), writer.whole)
         word = code.load(writer.at(words, index))
         block = code.ashr(code.load(writer.at(table, cell)), ir.Constant(small, 16))
