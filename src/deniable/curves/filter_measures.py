@@ -28,7 +28,7 @@ class Priced(Protocol):
     """The numbers that a filter asks of a curve. Each is an upper bound, and `math.inf` means that no bound exists."""
 
     def epsilon(self, *, delta: float) -> float:
-        """Smallest ε at this δ. Filters call it with δ = 0."""
+        """The smallest ε of the curve at this δ. Filters call it with δ = 0."""
 
     def renyi(self, *, order: float) -> float:
         """Rényi divergence of this order."""
@@ -41,7 +41,7 @@ class Priced(Protocol):
 
 
 class PrivacyMeasure(ABC):
-    """What a filter adds up. An amount of it bounds the privacy loss of one release."""
+    """A quantity that a filter adds up, such as ε, ρ or μ². An amount of it bounds the privacy loss of one release."""
 
     __slots__ = ()
 

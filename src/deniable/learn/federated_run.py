@@ -84,7 +84,7 @@ class FederatedRun:
         return self.plan.guarantee()
 
     def round(self, *, dropped: Collection[int] = ()) -> None:
-        """One round without the clients whose numbers (from 0) are in `dropped`.
+        """Run one round. The clients whose indices are in `dropped` take no part in it.
 
         Who drops out must not depend on data. If too many drop out, the round counts as taken, and the call raises
         before any sum is used.

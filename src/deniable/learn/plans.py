@@ -430,13 +430,13 @@ def clipping(value: float | Clipping) -> Clipping:
 
 
 def noun(unit: Unit, count: int = 1) -> str:
-    """What a plan draws: "record" or "person", or many of them."""
+    """The noun for what a plan draws: "record" or "person", in the plural unless `count` is 1."""
     one, many = ("record", "records") if unit.column is None else ("person", "people")
     return one if count == 1 else many
 
 
 def protected(unit: Unit | None) -> Unit:
-    """The unit of a plan: a row if none is given. Raises unless neighbours differ by one added or removed."""
+    """The unit of a plan: `unit`, or by default a row. Raises unless neighbours differ by one added or removed."""
     if unit is None:
         return Unit.row()
     if not isinstance(unit, Unit) or unit.relation is not Relation.ADD_REMOVE:

@@ -25,7 +25,7 @@ class Replay(NamedTuple):
 def standing(transaction: Transaction, limits: Limits, *payers: str) -> list[Account]:
     """The accounts of the dataset and of these payers; without payers, all accounts of the ledger.
 
-    The dataset's total limit comes first. `limits` are the limits that the ledger was made with.
+    The dataset's total limit comes first. `limits` are the limits with which the ledger was created.
     """
     wanted = (EVERYBODY, *payers) if payers else ()
     now_valid = in_force(limits, transaction.terms(*wanted))

@@ -534,7 +534,9 @@ class Ledger:
 
     @property
     def largest_limit(self) -> Cost:
-        """The largest limit, in each column, that was ever in force. `guarantee` rests on it."""
+        """The largest limit that was ever in force, column by column. `guarantee` is computed from it, because earlier
+        answers may have used it up.
+        """
         with self._store.reading() as transaction:
             return largest(self._heading.limits, transaction.terms(EVERYBODY), None)
 

@@ -118,7 +118,9 @@ def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, aft
 
 
 def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
-    """Raise LedgerDamaged if the chain does not contain what the note names; LedgerMismatch for another ledger."""
+    """Raise LedgerDamaged if the chain does not contain what the note names; Raises LedgerMismatch if the note is about
+    another ledger.
+    """
     serial, number, link, signer = note
     if serial and serial != heading.serial:
         remedy = "open it with its original values; a second ledger would spend the budget twice"

@@ -115,7 +115,7 @@ class MemoisedMean(MeanProtocol):
 
     @property
     def longitudinal(self) -> Curve:
-        """Any number of reports of a number that stays the same."""
+        """The curve of any number of reports, if the person's number stays the same."""
         return curves.randomized_response(epsilon=self.odds.epsilon)
 
     def changing(self, *, reports: int) -> Curve:

@@ -101,7 +101,9 @@ class Stream(ABC):
         return self._steps
 
     def add(self, number: Any) -> Any:
-        """Count one more step. Raises BudgetExceeded after `horizon` steps, which is what was paid for."""
+        """Add the number of the next step, and return the noisy total so far. Raises BudgetExceeded after `horizon`
+        steps, the number that was paid for.
+        """
         if os.getpid() != self._process:
             raise InvalidOperation(
                 "a running counter cannot continue in a forked process; start another, at its own cost"

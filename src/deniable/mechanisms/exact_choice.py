@@ -62,7 +62,9 @@ class RealNoise:
 
 
 def _digit(odds: Fraction, entropy: Entropy | None) -> bool:
-    """1 with odds e^(-odds) against 0: a fair coin, one side of which counts only with that probability."""
+    """A binary digit with P(1)/P(0) = e^(-odds): fair coins are drawn until one is accepted. A 0 is always accepted,
+    and a 1 with probability e^(-odds).
+    """
     while noise.bernoulli(p=HALF, entropy=entropy):
         if noise.bernoulli_exp(x=odds, entropy=entropy):
             return True

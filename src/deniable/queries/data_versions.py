@@ -123,7 +123,9 @@ def _declaration(ledger: Ledger, table: Table, version: str, report: Registratio
 
 
 def recalled(session: Session, question: str | Question, version: str, confidence: float) -> Answer | None:
-    """The newest stored answer about an earlier version, read with the schema of that time; None if not stored."""
+    """The newest stored answer about an earlier version, read with the schema of that time; None if no answer is
+    stored.
+    """
     from deniable.queries.engines.price_engine import Unread  # clients without an engine import this module, too
     from deniable.queries.session import Session as Opened
 

@@ -144,7 +144,7 @@ class Session:
         confidence: float = 0.95,
     ) -> Answer | None:  # fmt: skip
         """The newest stored answer about this or an earlier `version`, or the answer stored in entry `entry`; None if
-        not stored. Free.
+        no answer is stored. Free.
         """
         if version is not None:
             return recalled(self, question, version, confidence)

@@ -26,7 +26,7 @@ class Fate(Enum):
 
     @property
     def charged(self) -> bool | None:
-        """Whether it was charged; None if that is not known."""
+        """Whether the work was charged; None if this is unknown."""
         return None if self is Fate.UNKNOWN else self is not Fate.FREE
 
 

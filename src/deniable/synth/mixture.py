@@ -323,7 +323,9 @@ class _Problem:
         return logits, np.zeros(components)
 
     def _inside(self, each: _Slice, probabilities: Array, shares: Array) -> tuple[Array, Array | None]:
-        """The weight of each component within a slice, and the probability that it gives the slice's value."""
+        """(the weight of each component within a slice, the probability with which it draws the slice's value). For a
+        slice of all rows, the second is None.
+        """
         if each.column is None:
             return shares, None
         chance = probabilities[:, self.place(each.column).start + each.value]

@@ -65,7 +65,9 @@ Moved = Mapping[Columns, Fraction]
 @final
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Tables by columns of these numbers of values, each with the weight of one of its cells."""
+    """The tables to measure. `sizes` are the numbers of values of the columns, `tables` the columns of each table, and
+    `weights` the weight of one cell of each table.
+    """
 
     sizes: tuple[int, ...]
     tables: tuple[Columns, ...]
@@ -324,7 +326,9 @@ def closest(workload: Workload, limits: Sequence[float], exchange: Exchange = Ex
 
 
 def _equal(workload: Workload, limits: Sequence[float]) -> Any:
-    """τ_A of the fit to tables that are measured alone with these variances, one number for each residual."""
+    """For each residual A, the precision τ_A of the fit to tables that are measured separately, with the variances
+    `limits`.
+    """
     return np.array(
         [
             math.fsum(

@@ -286,7 +286,9 @@ class GroupedAtom(Atom):
         return False
 
     def divisions(self) -> tuple[Curve, ...]:
-        """A curve for each number of people who leave while the others join, if known (`grouped_samples`)."""
+        """One curve for each division of the group into people who leave and people who join; empty if these curves are
+        not known (see `grouped_samples`).
+        """
         from deniable.curves.atoms.grouped_samples import divisions
 
         return divisions(self.curve, self.size)

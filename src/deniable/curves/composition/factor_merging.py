@@ -94,7 +94,7 @@ class Ingredients(NamedTuple):
     """Whether there are so many finite laws that they are among the `others`."""
 
     def plus(self, factors: Sequence[Factor]) -> Ingredients:
-        """These laws and more."""
+        """These laws together with those of more factors."""
         gaussian, gaussians, square = self.gaussian, self.gaussians, self.square
         finites, others = dict(self.finites), dict(self.others)
         many = self.many or len({f.law for f in factors if isinstance(f.law, FiniteLaw)} | set(finites)) > MOST_FINITE

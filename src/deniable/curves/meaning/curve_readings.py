@@ -285,7 +285,7 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
 
 @quietly
 def zcdp(curve: Curve) -> float:
-    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1. It adds over factors."""
+    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: the sum over the factors."""
     return sum_up([(_atom_zcdp(atom), count) for atom, count in curve.factors])
 
 

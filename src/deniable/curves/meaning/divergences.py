@@ -47,7 +47,7 @@ def orders(order: Any) -> tuple[Floats, bool]:
 
 @quietly
 def renyi_bounds(curve: Curve, order: float, is_forward: bool) -> tuple[float, float]:
-    """Certified (low, high) around D_order(P‖Q), or around D_order(Q‖P) if not `is_forward`. It adds over factors.
+    """Certified (low, high) around D_order(P‖Q), or around D_order(Q‖P) if not `is_forward`: the sum over the factors.
 
     In a product, a factor whose direction may flip enters with the worse of its two directions, as in `product_of`.
     """

@@ -96,7 +96,9 @@ def charges(plans: Sequence[NoisePlan], costs: Sequence[Cost]) -> list[Cost]:
 
 
 def parallel(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
-    """The indices of the questions in groups; the members of a group ask about disjoint rows. Most groups have one."""
+    """The indices of the questions in groups; the members of a group ask about disjoint rows. Most groups consist of
+    one plan.
+    """
     groups: list[list[int]] = []
     for i, plan in enumerate(plans):
         fits = (

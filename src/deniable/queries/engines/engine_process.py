@@ -374,7 +374,9 @@ class _Worker:
         return found
 
     def collect(self, question: Collect, seconds: float | None) -> dict[Group, Numbers]:
-        """Send the whole question; once the worker has answered others of its shape, send its numbers alone."""
+        """Send a question to the worker. If the worker has answered questions of the same shape, only the numbers in
+        this one are sent.
+        """
         filling, began, found = question.filling, time.monotonic(), None
         if filling is not None and self._met[filling.shape] >= _MET:
             found = self.call("fill", (filling,), seconds)

@@ -49,7 +49,7 @@ class TableCount:
     def plus(self, more: TableCount) -> TableCount:
         """The numbers of all files: those of the earlier files (this record) plus those of the new files (`more`).
 
-        Kept rows and people are taken from `more`, where they count all files already.
+        The numbers of kept rows and of people are copied from `more`, where they already count all files.
         """
         sums: dict[int, tuple[int, int]] = {}
         for reason, rows, total in (*self.tally, *more.tally):

@@ -232,7 +232,7 @@ class _Reading:
         for constant in constants:
             assert isinstance(constant, Literal)
             if constant.value is None:
-                continue  # NULL equals nothing
+                continue  # a comparison with NULL is never true
             each = _comparable(constant.value, kind)
             if each is None:
                 return

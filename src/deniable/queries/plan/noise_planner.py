@@ -367,9 +367,9 @@ def _unthresholded(
 def _mechanism(
     cells: int | None, q: Fraction | None, moves: Moves, weight: Fraction, currency: Currency, level: Fraction
 ) -> Mechanism:
-    """The mechanism for a statistic of this sensitivity, at a share (`weight`) of a level. Many questions share it.
-
-    `cells` None: a number. `cells` alone: running totals over so many cells. `cells` and `q`: one drawn cell.
+    """The mechanism for a statistic of this sensitivity, at a share (`weight`) of a level. It is cached, because many
+    questions share it. With `cells` None the statistic is a number, with `cells` alone running totals over so many
+    cells, with `cells` and `q` one cell that is drawn.
     """
     family = FAMILIES[currency.shape]
     try:

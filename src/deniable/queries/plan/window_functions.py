@@ -214,7 +214,7 @@ class MedianFunction(RealFunction):
 
 @final
 class DeviationFunction(RealFunction):
-    """The sample standard deviation, for aggregates of noisy answers; NULL for one value."""
+    """The sample standard deviation of noisy answers; NULL for fewer than two values."""
 
     def of_some(self, known: list[Any]) -> Any:
         return statistics.stdev(map(float, known)) if len(known) > 1 else None

@@ -27,7 +27,8 @@ _COUNT: Final[ContextVar[_Count | None]] = ContextVar("count", default=None)
 
 @contextmanager
 def at_most(evaluations: int | None, notify: Callable[[int], object] | None = None) -> Iterator[None]:
-    """A context that allows at most so many evaluations in total (None: no limit). The outermost limit holds.
+    """A context that allows at most so many evaluations in total (None: no limit). Inside another such context it has
+    no effect.
 
     `notify` is called with a number of evaluations before they are made, and may block to delay the caller.
     """

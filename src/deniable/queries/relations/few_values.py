@@ -53,7 +53,7 @@ def _compared(part: Call) -> list[tuple[str, str, tuple[Scalar | None, ...]]]:
             if not all(isinstance(each, Literal) for each in others):
                 return []
             values = tuple(each.value for each in others if isinstance(each, Literal) and each.value is not None)
-            return [(name, "in", values)] if values else []  # NULL equals nothing
+            return [(name, "in", values)] if values else []  # a comparison with NULL is never true
         case Call(operator=operator, arguments=(Column(name=name), Literal(value=value))) if operator in _TURNED:
             return [(name, operator, (value,))]
         case Call(operator=operator, arguments=(Literal(value=value), Column(name=name))) if operator in _TURNED:

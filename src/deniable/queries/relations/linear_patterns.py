@@ -62,7 +62,7 @@ class _Group:
 @final
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """A part, repeated; `most` None: without end."""
+    """A part that is repeated at least `least` and at most `most` times; if `most` is None, any number of times."""
 
     part: _Letter | _Group
     least: int

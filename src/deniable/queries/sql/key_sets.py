@@ -130,7 +130,7 @@ def _names(items: SelectItems) -> list[str]:
 
 
 def _select(tree: exp.Select, names: Sequence[str], items: SelectItems, keys: KeySet, all_keys: set[str]) -> SetSelect:
-    """The SELECT by one set of keys: `tree` with other GROUP BY, and without keys of other sets."""
+    """The SELECT for one set of keys: `tree` with these keys as GROUP BY, and without the keys of other sets."""
     listed: list[Any] = []
     constants: dict[str, int] = {}
     for name, (_, node) in zip(names, items, strict=True):

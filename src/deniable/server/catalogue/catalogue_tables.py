@@ -76,7 +76,7 @@ class WitnessedHead(NamedTuple):
 
 @final
 class Guards:
-    """Access to these records; `begin` opens a transaction of the catalogue."""
+    """Reads and writes the tables of this module. `begin` opens a transaction of the catalogue."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._begin = begin

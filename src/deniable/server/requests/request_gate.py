@@ -151,7 +151,9 @@ class Keeper:
 
     @contextmanager
     def stranger(self, scope: Scope) -> Iterator[None]:
-        """Around the redemption of an invitation: applies the rate limit of its address, and logs one that fails."""
+        """A context for redeeming an invitation: it applies the rate limit of the client's address, and logs a failed
+        attempt.
+        """
         address = self._addresses.of(scope)
         if seconds := self._guests.take(address):
             raise self._turned_away("invitations", seconds, address=address)

@@ -44,8 +44,9 @@ def _four(mask: Tensor, kind: str, model: nn.Module) -> Tensor:
 
 
 def _tried(model: nn.Module) -> str:
-    """Which form gives the outputs of a plain mask, on two made-up texts of different length: "padding", "causal", or
-    "as given" if neither does."""
+    """The form of mask with which the model gives the same outputs as with a plain mask, tested on two made-up texts of
+    different length: "padding", "causal", or "as given" if the outputs differ with both.
+    """
     training = [each.training for each in parts_of(model)]
     model.eval()
     try:

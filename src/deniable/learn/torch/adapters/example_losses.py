@@ -46,7 +46,9 @@ def of_tokens(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def of_classes(logits: Tensor, labels: Tensor, problem: str | None) -> Tensor:
-    """Cross-entropy for one class, or for several at once; squared error for numbers. As transformers chooses them."""
+    """The loss of each example for a classifier or a regression, chosen as transformers does: cross-entropy for one
+    class, binary cross-entropy for several labels at once, squared error for numbers.
+    """
     if problem is None:
         whole = labels.dtype in (torch.long, torch.int)
         problem = "regression" if logits.shape[-1] == 1 else "single_label" if whole else "multi_label"

@@ -84,7 +84,7 @@ def _source(node: fx.Node) -> fx.Node:
 
 def _put_channels_last(graph: fx.Graph) -> None:
     """Compute the tensors that convolutions over two axes read in the order "channels last" in memory, in which devices
-    are fastest. For gradients the compiler would not choose it by itself."""
+    are fastest. The compiler does not choose this order for gradients."""
     nodes = list(graph.nodes)
     first = next(node for node in nodes if node.op != "placeholder")
     read = [each for node in nodes for each in node.args[: CONVOLUTIONS.get(node.target, 0)]]

@@ -73,7 +73,7 @@ class ReducedNorms:
                 self._reduce()
 
     def _reduce(self) -> None:
-        """Sum the gradients that wait, equal layers together, and free them."""
+        """Sum the stored gradients over places, in one kernel for layers that are alike, and free them."""
         groups: dict[Hashable, list[tuple[ModuleCall, Passed]]] = defaultdict(list)
         for call, each in self._waiting:
             groups[each.x.shape, each.x.dtype, each.g.dtype, call.module.eps].append((call, each))

@@ -275,7 +275,9 @@ class Snapshot:
         return found
 
     def _others(self) -> list[tuple[Table, dict[Any, Any], Any, frozenset[str]]]:
-        """Tables that have changed."""
+        """The tables that have changed since the snapshot, each with its contents then, its owner, and the names that
+        may change.
+        """
         return [
             (table, before, owner, left_alone)
             for table, (before, owner, left_alone) in zip(self._tables, self._before, strict=True)

@@ -8,6 +8,6 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Add both columns, empty. They are filled when a ledger is next opened."""
+    """Add the columns `home` and `secret`, both NULL. A ledger fills them when it is next opened."""
     for name in ("home", "secret"):
         op.add_column("deniable_ledgers", sa.Column(name, sa.Text, nullable=True))
