@@ -15,10 +15,10 @@ except ModuleNotFoundError as error:
 
 SharedTable = Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")]
 EachRow = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")]
-CostAsMu = Annotated[str | None, typer.Option(help="Or as μ.")]
-CostAsRho = Annotated[str | None, typer.Option(help="Or as ρ.")]
+CostAsMu = Annotated[str | None, typer.Option(help="The cost as μ, instead of --epsilon.")]
+CostAsRho = Annotated[str | None, typer.Option(help="The cost as ρ, instead of --epsilon.")]
 CostAsShare = Annotated[
-    str | None, typer.Option(help="Or as a share of what is left (of μ², pure ε or ρ), from 0 to 1.")
+    str | None, typer.Option(help="The cost as a share of the remaining budget (of its μ², pure ε or ρ), from 0 to 1.")
 ]
 WholeBudget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
 AccountFile = Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")]

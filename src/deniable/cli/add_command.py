@@ -66,7 +66,7 @@ def add(app: "typer.Typer") -> None:
         grant: Annotated[
             list[str] | None, typer.Option(help="An analyst who may ask questions; repeat it for several.")
         ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:
         """Register a file with a running server, under a budget for its lifetime."""
         given = dict(locals())

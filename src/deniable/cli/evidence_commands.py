@@ -18,7 +18,8 @@ def add(app: "typer.Typer") -> None:
     @app.command()
     def attack(
         name: Annotated[
-            str | None, typer.Argument(help="Such as reconstruction; without a name, all are listed.")
+            str | None,
+            typer.Argument(help="The attack, such as reconstruction; without a name, all attacks are listed."),
         ] = None,
         levels: Annotated[list[float] | None, typer.Argument(hidden=True, metavar="")] = None,
         epsilon: Annotated[
@@ -70,7 +71,7 @@ def add(app: "typer.Typer") -> None:
             str | None,
             typer.Option(help='What is promised, such as "laplace(scale=1)". Default: the curve of the target.'),
         ] = None,
-        zoo: Annotated[bool, typer.Option("--zoo", help="Audit the zoo of known-broken mechanisms instead.")] = False,
+        zoo: Annotated[bool, typer.Option("--zoo", help="Audit the zoo, a collection of broken mechanisms.")] = False,
         trials: Annotated[
             int, typer.Option(help="Calls for each neighbour.", parser=_whole, metavar="INTEGER")
         ] = 100_000,

@@ -121,7 +121,7 @@ def add(app: "typer.Typer") -> None:
             Path | None, typer.Option(help="Settings of a stopped server: replace its key in all of its ledgers.")
         ] = None,
         by: Annotated[str, typer.Option(help="Who replaces the key; written into the ledger.")] = "owner",
-        reason: Annotated[str, typer.Option(help="Why; written into the ledger.")] = "a new key",
+        reason: Annotated[str, typer.Option(help="The reason; it is written into the ledger.")] = "a new key",
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
     ) -> None:
         """Replace the owner's signing key: an entry in the ledger names the new key, signed with the old one."""

@@ -62,7 +62,7 @@ def add(app: "typer.Typer") -> None:
     ]
     epsilon = Annotated[str | None, typer.Option(help="The cost of this question, as ε.")]
     within = Annotated[
-        float | None, typer.Option(help="Or by accuracy: counts and sums are within ± this, at --confidence.")
+        float | None, typer.Option(help="The cost by accuracy: counts and sums are within ± this, at --confidence.")
     ]
     delta = Annotated[
         str | None,
@@ -163,7 +163,7 @@ def add(app: "typer.Typer") -> None:
     def report(
         source: source, table: SharedTable = None, unit: unit = None, rows: rows = None, each_row: EachRow = False,
         schema: schema = None, ledger: AccountFile = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:  # fmt: skip
         """Count exactly which rows of a file are read and which are left out. Not private: for the owner alone."""
         given = dict(locals())

@@ -29,7 +29,9 @@ def add(app: "typer.Typer") -> None:
         low: Annotated[float | None, typer.Option(help="For numbers: the smallest possible answer.")] = None,
         high: Annotated[float | None, typer.Option(help="For numbers: the largest possible answer.")] = None,
         out: Annotated[Path | None, typer.Option(help="The new file for the randomized reports.")] = None,
-        estimate: Annotated[Path | None, typer.Option(help="Estimate from this file of reports instead.")] = None,
+        estimate: Annotated[
+            Path | None, typer.Option(help="Estimate shares or means from this file of reports.")
+        ] = None,
         confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:

@@ -105,7 +105,7 @@ def add(app: "typer.Typer") -> None:
             Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")
         ] = None,
         ledger: AccountFile = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:
         """Write synthetic rows that resemble those of a file, under the budget that is kept beside it.
 
