@@ -82,7 +82,7 @@ class Event:
         return (found >= self.first_from).astype(np.int8) - (found <= self.second_to).astype(np.int8)
 
     def guess(self, answer: Any) -> int:
-        """The guess about one answer."""
+        """The guess about one answer: 1 for the first neighbour, -1 for the second, 0 for a pass."""
         return int(self.guesses(Answers.of([answer]))[0])
 
     @property

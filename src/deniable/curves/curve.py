@@ -217,7 +217,14 @@ class Curve:
         return shuffled_reports.shuffled(self, people=people, distance=distance)
 
     def group(self, *, size: int) -> Curve:
-        """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14)."""
+        """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14).
+
+        `size` is a whole number of at least 1.
+
+        >>> from deniable import curves
+        >>> round(curves.gaussian(sigma=1).group(size=2).gdp(), 9)
+        2.0
+        """
         from deniable.curves.atoms import derived
 
         return derived.group(self, size=size)
@@ -244,7 +251,7 @@ class Curve:
     def delta(self, *, epsilon: Floats | list[float]) -> Floats: ...
     def delta(self, *, epsilon: Any) -> Any:
         """δ(ε), rounded up: for all neighbours and events S, P(S) <= e^ε Q(S) + δ. Any real ε, also negative or
-        infinite.
+        infinite; an array of ε gives an array of δ.
         """
         from deniable.curves.meaning import curve_readings
 
@@ -252,7 +259,7 @@ class Curve:
         return _give(curve_readings.delta_bounds(self, array)[1], scalar)
 
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around the exact δ(ε)."""
+        """(low, high) with low <= δ(ε) <= high for the exact δ; `delta` is high. The gap is what rounding costs."""
         from deniable.curves.meaning import curve_readings
 
         array, scalar = curve_arguments.reading("epsilon", epsilon)
@@ -264,7 +271,14 @@ class Curve:
     @overload
     def epsilon(self, *, delta: Floats | list[float]) -> Floats: ...
     def epsilon(self, *, delta: Any) -> Any:
-        """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if no ε holds. delta=0 gives the ε of pure DP."""
+        """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if no ε holds. delta=0 gives the ε of pure DP.
+
+        `delta` lies in [0, 1]; an array of δ gives an array of ε.
+
+        >>> from deniable import curves
+        >>> round(curves.gaussian(sigma=1).epsilon(delta=1e-5), 4)
+        4.3772
+        """
         from deniable.curves.meaning import curve_readings
 
         array, scalar = curve_arguments.reading_in_unit("delta", delta)
@@ -272,7 +286,7 @@ class Curve:
         return _give(np.array(found).reshape(array.shape), scalar)
 
     def epsilon_bounds(self, *, delta: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around the exact ε(δ)."""
+        """(low, high) with low <= ε(δ) <= high for the exact ε; `epsilon` is high. The gap is what rounding costs."""
         from deniable.curves.meaning import curve_readings
 
         array, scalar = curve_arguments.reading_in_unit("delta", delta)
@@ -314,7 +328,7 @@ class Curve:
         return self.beta_bounds(alpha=alpha)[0]
 
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around the trade-off function β(α)."""
+        """(low, high) with low <= β(α) <= high for the exact trade-off function. `beta` is low."""
         from deniable.curves.meaning import attacker
 
         array, scalar = curve_arguments.reading_in_unit("alpha", alpha)
@@ -390,7 +404,7 @@ class Curve:
         return self.loss_tail_bounds(epsilon=epsilon)[1]
 
     def loss_tail_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around P(L > ε), the worse direction."""
+        """(low, high) around the exact P(L > ε) of the worse direction. `loss_tail` is high."""
         from deniable.curves.meaning import loss_tail as tails
 
         array, scalar = curve_arguments.reading("epsilon", epsilon)
@@ -400,7 +414,10 @@ class Curve:
     # -- other languages ---------------------------------------------------------------------------------------------
 
     def renyi(self, *, order: Any) -> Any:
-        """The Rényi divergence of this order (> 0, inf allowed), the worse direction, rounded up; inf if unbounded."""
+        """The Rényi divergence of this order, of the worse direction, rounded up; inf if it is unbounded.
+
+        `order` is above 0 and may be inf; an array of orders gives an array.
+        """
         from deniable.curves.meaning import divergences
 
         array, scalar = divergences.orders(order)

@@ -185,12 +185,16 @@ class Budget:
 
     @classmethod
     def pure(cls, *, epsilon: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
-        """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε. δ is only for keys above a threshold."""
+        """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε.
+
+        `delta` pays only for keys that are shown above a threshold; with 0 there are no such questions. Amounts are
+        read as decimals: 0.1 is a tenth. `people` is a public number, used for warnings only.
+        """
         return cls._of(PURE, Cost(_limit("epsilon", epsilon), _column(delta)))._advise(people)
 
     @classmethod
     def gaussian(cls, *, mu: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
-        """A budget of μ: everything released is μ-GDP, up to δ, while Σμ_i² <= μ²."""
+        """A budget of μ: everything released is μ-GDP, up to δ, while Σμ_i² <= μ². Arguments as for `pure`."""
         square = math.floor(exact_amount("mu", mu, _range("mu")) ** 2 / UNIT)
         if not 0 < square <= _MOST * 10**30:
             raise InvalidParameter("mu", mu, _range("mu"))
@@ -198,7 +202,7 @@ class Budget:
 
     @classmethod
     def zcdp(cls, *, rho: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
-        """A budget of ρ: everything released is ρ-zCDP, up to δ, while Σρ_i <= ρ."""
+        """A budget of ρ: everything released is ρ-zCDP, up to δ, while Σρ_i <= ρ. Arguments as for `pure`."""
         return cls._of(ZCDP, Cost(_limit("rho", rho), _column(delta)))._advise(people)
 
     @classmethod

@@ -242,7 +242,7 @@ class Fitted(Estimate):
         return self.population_interval(confidence=confidence)
 
     def population_interval(self, *, confidence: float) -> tuple[Floats, Floats]:
-        """Normal approximation, each candidate separately, cut to [0, 1]."""
+        """(low, high) of each candidate's share in the population, by the normal approximation, cut to [0, 1]."""
         reach = deviation(confidence) * self.errors
         return np.clip(self.shares - reach, 0, 1), np.clip(self.shares + reach, 0, 1)
 
@@ -284,11 +284,11 @@ class Mean(Estimate):
         return float(np.sqrt(self.population_variance))
 
     def interval(self, *, confidence: float) -> tuple[float, float]:
-        """Normal approximation, cut to the bounds."""
+        """(low, high) by the normal approximation, cut to the bounds; 0 < `confidence` < 1."""
         return self._around(deviation(confidence) * self.standard_error)
 
     def population_interval(self, *, confidence: float) -> tuple[float, float]:
-        """Normal approximation, cut to the bounds."""
+        """(low, high) by the normal approximation, cut to the bounds; 0 < `confidence` < 1."""
         return self._around(deviation(confidence) * self.population_error)
 
     def projected(self) -> float:

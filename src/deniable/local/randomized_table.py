@@ -165,11 +165,11 @@ class Conjunction(Estimate):
         return float(np.sqrt(max(self.square - self.share**2, 0.0) / self.reports))
 
     def interval(self, *, confidence: float) -> tuple[float, float]:
-        """Normal approximation, cut to [0, 1]."""
+        """(low, high) by the normal approximation, cut to [0, 1]; 0 < `confidence` < 1."""
         return self._around(deviation(confidence) * self.standard_error)
 
     def population_interval(self, *, confidence: float) -> tuple[float, float]:
-        """Normal approximation, cut to [0, 1]."""
+        """(low, high) by the normal approximation, cut to [0, 1]; 0 < `confidence` < 1."""
         return self._around(deviation(confidence) * self.population_error)
 
     def projected(self) -> float:

@@ -65,7 +65,7 @@ class Additive(Mechanism):
 
     @abstractmethod
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
-        """The noise alone, in steps."""
+        """Draws of the noise alone, as integers in steps of the grid: one, or an array of the shape `size`."""
 
     @abstractmethod
     def _reach(self, miss: float) -> int:

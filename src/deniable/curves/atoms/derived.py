@@ -496,7 +496,10 @@ def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tu
 
 
 def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
-    """One of the mechanisms is drawn with public weights, and the attacker sees which: δ(ε) = Σ weight δ_i(ε)."""
+    """One of the mechanisms is drawn with public weights, and the attacker sees which: δ(ε) = Σ weight δ_i(ε).
+
+    One weight for each curve, none negative; they must sum to 1.
+    """
     return Curve.of(MixtureAtom(*check_weights(weights, curves)))
 
 

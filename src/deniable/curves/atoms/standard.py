@@ -244,7 +244,11 @@ class DiscreteGaussianAtom(Atom):
 
 
 def discrete_gaussian(*, sigma: float, sensitivity: int = 1) -> Curve:
-    """Integer noise with P(z) ∝ e^(-z²/2σ²) on an integer statistic (Canonne, Kamath, Steinke 2020)."""
+    """Integer noise with P(z) ∝ e^(-z²/2σ²) on an integer statistic (Canonne, Kamath, Steinke 2020).
+
+    `sigma` > 0; `sensitivity` is an integer of at least 1. Reading the curve raises NotCertifiable if the noise is so
+    wide that it has too many outputs to list; the error names a curve that is a valid bound.
+    """
     return Curve.of(DiscreteGaussianAtom(sigma, sensitivity))
 
 
@@ -427,12 +431,14 @@ class ApproximateAtom(Atom):
 
 
 def pure(*, epsilon: float) -> Curve:
-    """Any ε-DP mechanism, as a black box. It composes like randomized response, the worst ε-DP mechanism."""
+    """Any ε-DP mechanism, if nothing else is known of it; ε >= 0. It composes like randomized response, the worst."""
     return Curve.of(ApproximateAtom(epsilon, 0.0))
 
 
 def approximate(*, epsilon: float, delta: float) -> Curve:
-    """Any (ε, δ)-DP mechanism, as a black box (Kairouz, Oh, Viswanath 2015, Theorem 3.3)."""
+    """Any (ε, δ)-DP mechanism, if nothing else is known of it; ε >= 0 and 0 <= δ <= 1 (Kairouz, Oh, Viswanath 2015,
+    Theorem 3.3).
+    """
     return Curve.of(ApproximateAtom(epsilon, delta))
 
 

@@ -43,12 +43,12 @@ def count_distinct(value: str | Expression) -> Aggregation:
 
 
 def sum(value: str | Expression) -> Aggregation:
-    """The sum of a number; NULLs are skipped."""
+    """The sum of a number with public bounds, to which its values are clamped; NULLs are skipped."""
     return Aggregation("sum", _of(value))
 
 
 def mean(value: str | Expression) -> Aggregation:
-    """The average of a number; NULLs are skipped."""
+    """The average of a number with public bounds, to which its values are clamped; NULLs are skipped."""
     return Aggregation("avg", _of(value))
 
 
