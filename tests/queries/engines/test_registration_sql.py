@@ -249,6 +249,22 @@ def test_ids_that_are_integers_are_read_as_declared(kitchen: Kitchen) -> None:
     assert engine.collect(Collect(Source(table), (), None, (Count(), CountPersons()))) == {(): (3, 2)}
 
 
+def test_reals_that_are_no_integers_name_nobody(kitchen: Kitchen) -> None:
+    """They were rounded: 1.4 took the places of 1's rows, and all ids near 2^60 were one person."""
+    table = Table.of("t", Unit.person("who", rows=2), who=Domain.integer(), v=Domain.integer())
+    ids: list[tuple[Any, int, int]] = [
+        (pa.array([1.0, 1.4, 0.6, 2.5, -3.0, -0.0, float("inf"), None]), 3, 3),
+        (pa.array([2.0**53 - 1, 2.0**53, -(2.0**53), 2.0**60, 2.0**60]), 1, 1),
+        (pa.array([Decimal("1152921504606846977.00"), Decimal("1152921504606846978.00"), Decimal("7.00")], D38), 1, 1),
+        (pa.array([Decimal(2**60 + 1), Decimal(2**60 + 2)], pa.decimal128(38, 0)), 2, 2),  # read exactly
+    ]
+    for array, rows, people in ids:
+        engine = kitchen.engine()
+        source = pa.table({"who": array, "v": pa.array(range(len(array)))})
+        made = engine.register("t", kitchen.source(source), table, SECRET)
+        assert engine.collect(Collect(Source(made), (), None, (Count(), CountPersons()))) == {(): (rows, people)}
+
+
 def test_bounds_move_no_person_into_another(kitchen: Kitchen) -> None:
     """101 is beyond the bounds; as 100 it would take the places of 100's rows."""
     source = pa.table({"who": pa.array([100, 100, 101, 101, -7]), "v": pa.array([0, 0, 1, 1, 1])})

@@ -35,7 +35,8 @@ try:
 except ImportError:  # Windows: two processes that register the same table at once may both do the work
     fcntl = None  # type: ignore[assignment]  # a module that is missing
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+"""Increased when the rows that a source and a schema give change."""
 _LEAST: Final = 32 << 20
 """Smaller sources (in bytes of their files) are registered in about a second, and not kept."""
 

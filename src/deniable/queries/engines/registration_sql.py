@@ -134,7 +134,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     if person is not None and whose is not None:
         # No bounds for ids: an id that is clamped would become another person's.
         declared = replace(dict(table.columns).get(whose, Domain(person)), bounds=None)
-        piece = _settled(writer, whose, found[whose], declared)
+        piece = _settled(writer, whose, _only_whole(writer, found[whose], declared.kind), declared)
         if piece.kind is not person:
             piece = _cast(writer, whose, piece, person)
         if table.unit is not None and table.unit.time is not None:
@@ -194,6 +194,19 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     tally = _tally(select, whole or [column("nothing")], list(present.values()), spelling)
     ties = tuple(names[each] for each, (_, domain) in contents.items() if domain.kind is Kind.REAL)
     return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed), texts, hashed)
+
+
+def _only_whole(writer: ExpressionWriter, piece: Piece | None, declared: Kind) -> Piece | None:
+    """Ids that are declared as integers: a real is one only if it is whole and below 2^53, otherwise NULL.
+
+    Rounded ids would become those of other people, and one person would take the places of another's rows.
+    """
+    if piece is None or piece.kind is not Kind.REAL or declared is not Kind.INTEGER:
+        return piece
+    piece = writer.named(piece)
+    whole = both(exp.EQ, function("FLOOR", piece.sql), piece.sql.copy())
+    small = both(exp.LT, function("ABS", piece.sql.copy()), writer.spelling.real(2.0**53))
+    return replace(piece, sql=case((exp.And(this=whole, expression=small), piece.sql.copy())), size=99)
 
 
 def _within_period(writer: ExpressionWriter, table: Table, found: Mapping[str, Piece | None], person: SQL) -> SQL:
