@@ -330,3 +330,57 @@ def test_the_hospital_is_not_asked_about_what_is_known_by_its_rows(hospital: Wor
     assert hospital.call("olga", "POST", "/v1/datasets", body).json()["linked"] is True
     wrong = {**body, "name": "again2", "people": "others", "reason": "no"}
     assert hospital.call("olga", "POST", "/v1/datasets", wrong).status_code == 422
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def version(there: World, name: str, file: str, word: str) -> Any:
+    body = {"version": word, "sources": {name: f"{file}.csv"}}
+    return there.call("olga", "POST", f"/v1/datasets/{name}/versions", body)
+
+
+@pytest.mark.slow
+def test_a_version_does_not_bring_people_of_another_budget(tmp_path: Path) -> None:
+    """Next year's extract of the same people was accepted as a version of a dataset of other people: they had its
+    budget beside their own."""
+    there = made(tmp_path)
+    with there.client:
+        year(there, "patients", seed=1)
+        assert add(there, "patients", budget=BUDGET).status_code == 201
+        year(there, "few", seed=2, people=range(70_000, 70_050))
+        assert add(there, "few", budget=BUDGET).status_code == 201
+        year(there, "moved", seed=3)
+        said = version(there, "few", "moved", "2")
+        assert (said.status_code, said.json()["code"]) == (409, "ledger_mismatch"), said.text
+        assert said.json()["datasets"] == ["patients"]
+        assert there.call("olga", "GET", "/v1/datasets/few/versions").json()["versions"] == []
+        assert version(there, "patients", "moved", "2").status_code == 201  # a version of the dataset of these people
+    there.curator.close()
+
+
+@pytest.mark.slow
+def test_versions_of_datasets_that_were_declared_as_others_are_accepted(tmp_path: Path) -> None:
+    there = made(tmp_path)
+    with there.client:
+        for name, seed, more in (("north", 1, {}), ("south", 2, {"people": "others", "reason": "it numbers alike"})):
+            year(there, name, seed=seed)
+            assert add(there, name, budget=BUDGET, **more).status_code == 201
+        for name in ("north", "south"):
+            year(there, f"{name}_later", seed=5 + len(name) + ord(name[0]), people=range(5_000, 6_100))
+            assert version(there, name, f"{name}_later", "2").status_code == 201
+    there.curator.close()
+
+
+@pytest.mark.slow
+def test_people_of_an_earlier_version_are_known(tmp_path: Path) -> None:
+    """A version with few people made the server forget the ids of all others; their next extract had a new budget."""
+    there = made(tmp_path)
+    with there.client:
+        year(there, "patients", seed=1)
+        assert add(there, "patients", budget=BUDGET).status_code == 201
+        year(there, "hardly", seed=2, people=range(80_000, 80_010))
+        assert version(there, "patients", "hardly", "2").status_code == 201
+        year(there, "again", seed=3)
+        assert add(there, "again", budget=BUDGET).json()["code"] == "same_people"
+    there.curator.close()

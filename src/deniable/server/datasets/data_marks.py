@@ -137,6 +137,16 @@ class Sketch:
         mine = {each for each in self.every if each <= reach}
         return max(len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0)
 
+    def share_stored(self, other: Sketch) -> float:
+        """As `share_known`, if both sketches were stored: compared are the ranks that both have in full."""
+        reach = min((each.kept[-1] for each in (self, other) if len(each.kept) == _IDS), default="g")
+        mine, theirs = ({rank for rank in each.kept if rank <= reach} for each in (self, other))
+        return len(mine & theirs) / min(len(mine), len(theirs)) if mine and theirs else 0.0
+
+    def with_earlier(self, earlier: Sketch) -> Sketch:
+        """The sketch of the ids of two versions of a table together."""
+        return Sketch(tuple(nsmallest(_IDS, {*self.kept, *earlier.kept})))
+
     def share_among(self, olds: Iterable[Sketch]) -> float:
         """An estimate of the share of this table's ids that the old tables have together."""
         olds = list(olds)

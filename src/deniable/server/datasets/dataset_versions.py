@@ -1,9 +1,10 @@
 """New versions of a dataset: other files of the same people, under the same name, with the same budget.
 
 The owner declares a version by a name and says which files it has. The server compares the files with all known data,
-as at a registration: files of other families are refused, so a new version cannot move people from one budget to
-another. The version is declared in the family's ledger, and then recorded in the catalogue. If the server stops in
-between, the old version is still served, and the same request again completes the declaration.
+as at a registration: files of other families, and files with most ids or rows of them, are refused, so a new version
+cannot move people from one budget to another. The version is declared in the family's ledger, and then recorded in the
+catalogue. If the server stops in between, the old version is still served, and the same request again completes the
+declaration.
 """
 
 from __future__ import annotations
@@ -79,9 +80,12 @@ class DatasetVersions:
             curator.datasets.witness.note(record.family, opened.session.ledger)
             profiles = {table: each.profile.text for table, each in marks.items() if each.profile.tells}
             known = set().union(*(each.all for each in marks.values()))
-            curator.catalogue.replace_version(
-                old, record, known, {table: each.text for table, each in sketches.items()}, profiles
-            )
+            before = curator.catalogue.guards.sketches()
+            ids = {  # of all versions: the people of earlier ones have spent from this budget
+                table: each.with_earlier(Sketch.read(before.get((dataset, table), ""))).text
+                for table, each in sketches.items()
+            }
+            curator.catalogue.replace_version(old, record, known, ids, profiles)
             curator.renewed(opened)
         return {**curator.described(person, dataset), "declared": self.listed(person, dataset)["versions"]}
 
@@ -102,6 +106,7 @@ class DatasetVersions:
         kin = kinship.kin_of(catalogue, person, families | {old.family})
         kinship.check_tables([each for each in kin if each.name != old.name], marks)
         alike = kinship.Alike.of(catalogue, sketches, marks)
+        kinship.check_version(catalogue, person, old, alike)
         kinship.check_unit([old], {table: tables[table] for table in files}, alike)
 
     def _ledger(self, record: DatasetRecord) -> Ledger:

@@ -300,6 +300,32 @@ def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> s
     return families
 
 
+def check_version(catalogue: Catalogue, person: Person, old: DatasetRecord, known: Alike) -> None:
+    """Raise Problem `ledger_mismatch` if a version of `old` has ids or rows of this owner's data with another budget.
+
+    Its people would have two budgets. A dataset that the earlier versions of `old` resemble already is passed over:
+    when the later of both was registered, the owner declared that they have different people.
+    """
+    before = _resembled(catalogue, old)
+    new = [each for each in own_of(person, known.all) if each.family != old.family and each.name not in before]
+    if new:
+        by = "ids" if any(each in known.ids for each in new) else "rows"
+        looks = {"ids": "most of these ids are those of", "rows": "these rows look like those of"}[by]
+        words = f"{looks} {_listed(new)}, and a version cannot give people the budget of another dataset"
+        remedy = "declare a version of the dataset that has these people, or register the files as a new dataset"
+        raise Problem("ledger_mismatch", f"{words}; {remedy}", {"datasets": [each.name for each in new]})
+
+
+def _resembled(catalogue: Catalogue, old: DatasetRecord) -> set[str]:
+    """The datasets that the earlier versions of `old` resemble in ids, or the current version in rows."""
+    sketches = [(name, Sketch.read(text)) for (name, _), text in catalogue.guards.sketches().items()]
+    profiles = [(name, Profile.read(text)) for (name, _), text in catalogue.guards.profiles().items()]
+    ids = [each for name, each in sketches if name == old.name]
+    rows = [each for name, each in profiles if name == old.name]
+    found = {name for name, other in sketches if any(each.share_stored(other) >= KNOWN for each in ids)}
+    return found | {name for name, other in profiles if any(each.is_alike(other) for each in rows)}
+
+
 def own_of(person: Person, known: list[DatasetRecord]) -> list[DatasetRecord]:
     """The datasets of this owner."""
     return [each for each in known if each.owner == person.name]
