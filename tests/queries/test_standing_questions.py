@@ -17,7 +17,9 @@ from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, 
 from deniable.ledger import Cost, Ledger, State
 from deniable.queries import standing_records
 from deniable.queries.engines.duckdb import DuckDBEngine
+from deniable.queries.standing_days import PEOPLE, Days
 from deniable.queries.standing_records import begun
+from deniable.tables.schema import Table
 from tests.wording import worded
 
 ROWS = 3
@@ -362,6 +364,20 @@ def test_arguments() -> None:
         for day in ("2026-01-01", 1.5, True, dt.date(2026, 1, 1), 2**63):
             with worded(InvalidParameter, parameter="day"):
                 standing.reveal(day)  # type: ignore[arg-type]
+
+
+def test_a_pseudonym_depends_on_the_secret_of_the_ledger() -> None:
+    """Unkeyed hashes of ids could be reversed by hashing all ids."""
+    schema = Table("visits", tuple(SCHEMA.items()), UNIT)
+    with DuckDBEngine(threads=1) as engine:
+        nobody = np.empty(0, dtype=PEOPLE)
+        one, other, again = (
+            {bytes(each) for each in engine.claim(table(1), schema, secret, Days("day", 1), nobody)["who"]}
+            for secret in (b"1" * 32, b"2" * 32, b"1" * 32)
+        )
+    assert len(one) == len(other) > 5
+    assert one == again
+    assert one.isdisjoint(other)
 
 
 def test_a_renewing_budget_has_no_standing_questions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -139,13 +139,7 @@ def _ledger_exists(ledger: str | Path | Ledger | None, sources: Mapping[str, obj
     """Whether the ledger exists already, or is in memory, so that opening it early leaves nothing behind."""
     if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
         return True
-    if "://" not in str(ledger):
-        return False
-    try:
-        Ledger.open(ledger, dataset=_dataset(sources)).close()
-    except InvalidParameter:  # it does not exist yet
-        return False
-    return True
+    return "://" in str(ledger) and _family(ledger, sources) is not None
 
 
 def _dataset(sources: Mapping[str, object]) -> str:
@@ -293,18 +287,40 @@ def _account(
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
     about: dict[str, Any] = {"budget": budget, "unit": most, "dataset": _dataset(sources)}
-    return lambda secret: Ledger.open(ledger, **about, family=_family(ledger), secret=secret)
+    return lambda secret: Ledger.open(ledger, **about, family=_family(ledger, sources), secret=secret)
 
 
-def _family(ledger: str | Path | None) -> str | None:
-    """The family of the ledger in this file: other tables of its people spend from it under a further name.
+def _family(ledger: str | Path | None, sources: Mapping[str, object]) -> str | None:
+    """The family of the ledger in this place: other tables of its people spend from it under a further name.
 
-    None if there is no such file. In a database, the names of the tables choose the ledger.
+    None if there is no such ledger. In a database with many ledgers, the names of the tables choose one.
     """
+    if ledger is not None and "://" in str(ledger):
+        return _family_in_database(str(ledger), sources)
     if ledger is None or not Path(ledger).exists():
         return None
     with Ledger.inspect(ledger) as found:
         return found.family
+
+
+def _family_in_database(place: str, sources: Mapping[str, object]) -> str | None:
+    """The family of the ledger that has exactly these tables, otherwise of the one that has some of them.
+
+    A table that was opened alone and later beside others would have a second budget, if only all names together chose.
+    """
+    from deniable.ledger.stores.database_store import held
+
+    with suppress(InvalidParameter), Ledger.inspect(place, dataset=_dataset(sources)) as known:
+        return known.family
+    found = []
+    for heading in held(place):
+        with Ledger.inspect(place, dataset=heading.dataset) as known:
+            if not set(sources).isdisjoint(each for name in known.names for each in name.split(", ")):
+                found.append(known.family)
+    if len(found) > 1:
+        rule = "has several ledgers with tables of these names, and one question cannot spend from two"
+        raise InvalidParameter("ledger", NOTHING, rule, "open a session for each, or pass the Ledger to spend from")
+    return found[0] if found else None
 
 
 def _engine(engine: object, ledger: str | Path | Ledger | None = None) -> Engine:
