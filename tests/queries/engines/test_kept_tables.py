@@ -423,3 +423,16 @@ def test_a_seal_that_names_no_source_is_swept(seal: str, tmp_path: Path) -> None
     (tmp_path / "0123456789abcdef-1.duckdb").write_text("rows")
     kept_tables.sweep_kept(tmp_path, {"t": 3, "u": tmp_path / "nothing"})
     assert [each.suffix for each in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_file_that_was_never_sealed_is_swept_unless_it_is_being_written(tmp_path: Path) -> None:
+    """Left by a process that was killed while it registered a table, which has another name now."""
+    left, writing, own = (tmp_path / f"{kept_tables._slot(each)}-0a.duckdb" for each in ("left", "writing", "t"))
+    foreign = tmp_path / "my-notes.txt"
+    for each in (left, writing, own, foreign, left.with_suffix(".duckdb.wal")):
+        each.write_bytes(b"rows")
+    with kept_tables._alone(tmp_path, kept_tables._slot("writing")):
+        kept_tables.sweep_kept(tmp_path, {"t": 3})
+    assert {each.name for each in tmp_path.glob("*-*")} == {writing.name, own.name, foreign.name}
+    kept_tables.sweep_kept(tmp_path, {"t": 3})
+    assert {each.name for each in tmp_path.glob("*-*")} == {own.name, foreign.name}

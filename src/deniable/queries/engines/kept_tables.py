@@ -18,6 +18,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,8 @@ except ImportError:  # Windows: two processes that register the same table at on
 
 _FORMAT: Final = 2
 """Increased when the rows that a source and a schema give change."""
+_OURS: Final = re.compile("([0-9a-f]{16})-[0-9a-f]+[.]")
+"""Names of database files that `KeptTable.begin` makes; the folder may have other files."""
 _LEAST: Final = 32 << 20
 """Smaller sources (in bytes of their files) are registered in about a second, and not kept."""
 
@@ -200,6 +203,12 @@ def sweep_kept(folder: Path | None, sources: Mapping[str, object]) -> None:
             with suppress(OSError), _alone(folder, slot):
                 seal.unlink(missing_ok=True)
                 _remove(folder, slot)
+    named = (_OURS.match(each.name) for each in folder.iterdir()) if fcntl is not None else ()
+    for slot in {each[1] for each in named if each is not None} - here:
+        # Files without a seal, of a process that was killed, or of one that is writing now and holds the lock.
+        with suppress(OSError), _alone(folder, slot, waits=False):
+            if not (folder / f"{slot}.json").exists():
+                _remove(folder, slot)
 
 
 def _paths(source: object) -> list[str]:
@@ -230,13 +239,14 @@ def _remove(folder: Path, slot: str, *, but: str = "") -> None:
 
 
 @contextmanager
-def _alone(folder: Path, slot: str) -> Iterator[None]:
+def _alone(folder: Path, slot: str, *, waits: bool = True) -> Iterator[None]:
+    """Hold the lock of a slot; unless `waits`, BlockingIOError if another process holds it."""
     if fcntl is None:
         yield
         return
     descriptor = os.open(folder / f"{slot}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)
