@@ -380,6 +380,16 @@ def test_a_pseudonym_depends_on_the_secret_of_the_ledger() -> None:
     assert one.isdisjoint(other)
 
 
+def test_a_stream_has_no_days() -> None:
+    """It is empty after registration: every day was answered, for good, as if it had no rows."""
+    pa = pytest.importorskip("pyarrow")
+    with opened(pa.Table.from_pandas(table(1)).to_reader()) as session:
+        standing = session.standing("daily", [COUNT], by="day", epsilon=1)
+        with worded(InvalidParameter, parameter="table"):
+            standing.reveal(0)
+        assert standing.days() == []
+
+
 def test_a_renewing_budget_has_no_standing_questions() -> None:
     """A set that is paid in week 1 reveals days in week 2, whose own budget may be spent too: a person whose rows are
     all in week 2 risked up to two budgets, and the ledger stated the risk of one."""

@@ -112,7 +112,10 @@ def session(
         if kept is not None and kept is not ledger:
             kept.close()
         raise
-    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions, sources=sources)
+    from deniable.queries.engines.duckdb_sources import is_read_once  # late: an engine has reported a missing extra
+
+    again = {name: each for name, each in sources.items() if not is_read_once(each)}
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions, sources=again)
 
 
 def _declared(

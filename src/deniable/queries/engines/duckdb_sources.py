@@ -85,6 +85,11 @@ class FoundSource:
         return None if self.extents is None else sum(each.rows for each in self.extents)
 
 
+def is_read_once(source: object) -> bool:
+    """Whether a source is a stream, which is empty after it was read."""
+    return type(source).__name__ in _ONCE
+
+
 @contextmanager
 def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[FoundSource]:
     """Open a source for the duration of the block. Raises `InvalidParameter` if it does not fit the schema."""
@@ -105,8 +110,8 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
         try:
             types = _types(run, 'SELECT * FROM "source"')
             origin = exp.Table(this=name("source"))
-            once = type(source).__name__ in _ONCE
-            yield FoundSource(origin, {each: natural(*types[at]) for each, at in where.items()}, size, once)
+            columns = {each: natural(*types[at]) for each, at in where.items()}
+            yield FoundSource(origin, columns, size, is_read_once(source))
         finally:
             connection.unregister("source")
 
