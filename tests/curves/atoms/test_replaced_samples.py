@@ -13,6 +13,7 @@ import pytest
 
 from deniable import audit, curves
 from deniable.curves import Curve
+from deniable.curves.atoms import replaced_samples
 from deniable.errors import InvalidParameter
 
 ROWS = [[8, 3, 1], [4, 6, 2], [2, 6, 4], [1, 3, 8]]
@@ -205,6 +206,28 @@ def test_the_auditor_refutes_only_removals_taken_for_replacements() -> None:
     question = {"neighbours": (-1.0, 1.0), "trials": 20_000, "confidence": 1 - 1e-9, "delta": 0.1}
     assert not audit.measure(Step(), claim=one.sampled(rate=0.5, replaced=two), **question).refuted
     assert audit.measure(Step(), claim=one.sampled(rate=0.5), **question).refuted
+
+
+@pytest.mark.parametrize("neighbours", ["added", "replaced"])
+def test_few_draws_of_pure_noise_stay_pure(neighbours: replaced_samples.Neighbours) -> None:
+    """Rounding errors of the weights counted as a failure of probability 1e-13, so that ε at δ = 0 was infinite."""
+    one = curves.laplace(scale=2)
+    drawn = one.sampled_with_replacement(size=3, population=10, neighbours=neighbours)
+    assert drawn.epsilon(delta=0) <= math.log1p(0.271 * math.expm1(1.5)) * (1 + 1e-9)
+    many = curves.gaussian(sigma=4).sampled_with_replacement(size=40, population=100, neighbours=neighbours)
+    assert many.epsilon(delta=1e-15) < 30
+    assert many.epsilon(delta=1e-46) == math.inf
+
+
+@pytest.mark.parametrize(("draws", "people"), [(3, 10), (40, 100), (10**4, 10**5), (5, 2), (2000, 10)])
+def test_repeats_are_binomial(draws: int, people: int) -> None:
+    rate, weights = replaced_samples._repeats(draws, people, min(draws, 8))
+    exact = [
+        Fraction(math.comb(draws, k) * (people - 1) ** (draws - k), people**draws) for k in range(min(draws, 8) + 1)
+    ]
+    assert Fraction(rate) >= 1 - exact[0]
+    assert rate == pytest.approx(float(1 - exact[0]), rel=1e-15)
+    assert weights == pytest.approx([float(p / (1 - exact[0])) for p in exact[1:]], rel=1e-15)
 
 
 def test_records_and_expressions_read_back() -> None:

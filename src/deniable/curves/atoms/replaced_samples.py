@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal, final
 
@@ -40,12 +41,12 @@ from deniable.curves.atoms import derived
 from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.atoms.standard import GaussianAtom, approximate
 from deniable.curves.curve import Curve
+from deniable.curves.decimal_arithmetic import digits
 from deniable.curves.laws import finite_law, laws_from_bounds
 from deniable.curves.laws.derived_laws import FixedSizeLaw, SampledAgainstWithout
-from deniable.curves.laws.finite_law import log_binomial
 from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.laws.opposite_shifts import OppositeShiftsLaw
-from deniable.curves.outward_rounding import quietly
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, quietly
 from deniable.errors import InvalidParameter
 from deniable.numbers import above, up
 
@@ -159,17 +160,28 @@ def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Ne
     curve = curve.symmetrized()  # a replaced person is in both tables, so neither direction is "with" or "without"
     if people == 1:
         return derived.group(curve, size=draws)
-    rate = min(1.0, above(-math.expm1(draws * math.log1p(-1 / people))))
     most = _most_repeats(draws, 1 / people)
-    repeats = np.arange(1, most + 1)
-    weights = np.exp(log_binomial(draws, repeats.astype(float), 1 / people))
-    rest = 0.0 if most == draws else max(RARE, rate - math.fsum(weights))
-    # Rounding errors of the weights are moved to the case in which everything is revealed.
-    total = math.fsum(weights) + rest + 1e-13 * float(weights[0])
-    shares = [*(float(w) / total for w in weights), 1 - math.fsum(weights) / total]
-    groups = [derived.group(curve, size=int(k)) for k in repeats]
-    inner = derived.mixture(shares, [*groups, approximate(epsilon=0, delta=1)]) if shares[-1] > 0 else groups[0]
+    rate, weights = _repeats(draws, people, most)
+    groups = [derived.group(curve, size=k) for k in range(1, most + 1)]
+    if most < draws:
+        weights, groups = [*weights, RARE / rate], [*groups, approximate(epsilon=0, delta=1)]
+    # More than all rounding errors is moved to the largest group, which leaks the most of all that are counted.
+    shares = [weight * (1 - 64 * UNIT_ROUNDOFF) for weight in weights]
+    shares[most - 1] += 1 - math.fsum(shares)
+    inner = derived.mixture(shares, groups)
     return derived.sampled(inner, rate=rate) if neighbours == "added" else sampled_replaced(inner, inner, rate=rate)
+
+
+def _repeats(draws: int, people: int, most: int) -> tuple[float, list[float]]:
+    """The probability that a person is drawn, rounded up, and, given this, that they are drawn 1, ..., `most` times."""
+    with digits(60):
+        chance = (1 - 1 / Decimal(people)) ** draws
+        rate = 1 - chance
+        weights = []
+        for k in range(1, most + 1):
+            chance = chance * (draws - k + 1) / (k * (Decimal(people) - 1))
+            weights.append(float(chance / rate))
+    return min(1.0, above(float(rate))), weights
 
 
 def _most_repeats(draws: int, chance: float) -> int:
