@@ -60,6 +60,21 @@ def test_moments_are_as_exact_as_they_say(case: tuple[Law, int, float]) -> None:
             assert error * uses < 1e-4  # the bound is of use
 
 
+@pytest.mark.parametrize("is_forward", [True, False])
+@pytest.mark.parametrize(("mu", "rate", "tilt"), [(1.0, 0.3, 0.5), (2.5, 0.01, 6.0), (3.0, 0.3, 3.0)])
+def test_the_moment_at_zero_is_the_mass_that_is_kept(mu: float, rate: float, tilt: float, is_forward: bool) -> None:
+    """M(0) is the P-mass of the kept outcomes, and what it lacks to 1 is added to δ. So much is left out here that it
+    shows.
+    """
+    base = GaussianLaw(mu)
+    law = SampledAgainstWithout(base, rate) if is_forward else WithoutAgainstSampled(base, rate)
+    moment = moment_of(law, 10, 1e-3, tilt)
+    assert moment is not None
+    kept = math.exp(float(moment.line(0.0, np.zeros(1)).values[0].real))
+    assert 1 - kept == pytest.approx(moment.lost, rel=0.02)
+    assert moment.lost > 1e-6
+
+
 @pytest.mark.parametrize("case", [*LAWS, FEW_SAMPLES], ids=str)
 def test_moments_decay_at_least_as_fast_as_proved(case: tuple[Law, int, float]) -> None:
     law, uses, c = case
