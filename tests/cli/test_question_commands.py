@@ -65,6 +65,16 @@ def test_a_price_in_the_shell_reads_and_writes_nothing(visits: Path) -> None:
     assert not (visits.parent / "visits.csv.ledger").exists()
 
 
+def test_a_question_in_the_shell_may_be_in_another_dialect(visits: Path) -> None:
+    about = ["--schema", str(visits.with_suffix(".yaml")), "--epsilon", "0.5", "--budget", "1", "--json"]
+    asked_in = ["SELECT COUNTIF(age > 3) AS n FROM `visits`", *about, "--dialect"]
+    assert json.loads(asked("price", str(visits), *asked_in, "bigquery"))["fits"]
+    assert json.loads(asked("ask", str(visits), *asked_in, "bigquery"))["columns"] == ["n"]
+    code, said = refused("ask", str(visits), *asked_in, "oracle")
+    assert code == 2
+    assert "--dialect" in said
+
+
 def test_a_refusal_in_the_shell_names_the_option_that_helps(visits: Path) -> None:
     code, said = refused(
         "price", str(visits), "SELECT AVG(age) FROM visits", "--each-row", "--epsilon", "1", "--budget", "1"

@@ -81,6 +81,33 @@ def test_price_replay_refine_and_batch(session: RemoteSession) -> None:
     assert [type(each) for each in several] == [RemoteAnswer, RemoteAnswer]
 
 
+def test_a_dialect_is_named_as_in_a_local_session(session: RemoteSession) -> None:
+    text = "SELECT COUNTIF(age > 47) AS n FROM `visits`"
+    answer = session.sql(text, epsilon=0.5, dialect="bigquery")
+    assert session.ask(text, epsilon=0.4, dialect="bigquery").rows == answer.rows
+    assert session.sql("SELECT COUNT_IF(age > 47) AS n FROM visits", epsilon=0.4).rows == answer.rows
+    assert session.refine(answer, epsilon=0.5).receipt.entry != answer.receipt.entry  # asked again in its dialect
+    price = session.price(text, epsilon=0.5, dialect="bigquery")
+    assert session.explain(price) == session.explain(
+        session.price("SELECT COUNT_IF(age > 47) AS n FROM visits", epsilon=0.5)
+    )
+    [one] = session.batch([text], epsilon=0.4, dialect="bigquery")
+    assert one.columns == ("n",)
+    assert session.price([text], epsilon=0.4, dialect="bigquery").to_dict() == (
+        session.price_batch([text], epsilon=0.4, dialect="bigquery").to_dict()
+    )
+    wrong = "SELECT COUNT(*) AS n FROM `visits` WHERE EXTRACT(DAYOFWEEK FROM age) = 1"
+    with pytest.raises(QuestionRefused) as refused:
+        session.price(wrong, epsilon=0.5, dialect="bigquery")
+    with opened() as here, pytest.raises(QuestionRefused) as local:
+        here.price(wrong, mu=1, dialect="bigquery")
+    assert (refused.value.place, refused.value.instead) == (local.value.place, local.value.instead)
+    with worded(InvalidParameter, parameter="dialect"):
+        session.sql(text, epsilon=0.5, dialect="oracle")
+    with worded(InvalidParameter, parameter="dialect"):
+        session.ask(session.table("visits").agg(n=dn.count()), epsilon=0.5, dialect="spark")
+
+
 def test_several_sets_of_keys_and_shares_are_answered_as_locally(session: RemoteSession) -> None:
     cube = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 55 GROUP BY ROLLUP(ward, sex)"
     priced = session.price(cube, epsilon=0.5)

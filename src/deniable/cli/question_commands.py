@@ -82,6 +82,10 @@ def add(app: "typer.Typer") -> None:
             "ledger remembers who is protected and the budget, not the schema."
         ),
     ]
+    dialect = Annotated[
+        str | None,
+        typer.Option(help="Whose SQL the question is: duckdb (the default), postgres, bigquery, snowflake or spark."),
+    ]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
     version = Annotated[
         str | None,
@@ -97,11 +101,13 @@ def add(app: "typer.Typer") -> None:
         each_row: EachRow = False, epsilon: epsilon = None, mu: CostAsMu = None, rho: CostAsRho = None,
         share: CostAsShare = None, within: within = None, budget: WholeBudget = None, delta: delta = None,
         per: per = None, periods: periods = None, schema: schema = None, ledger: AccountFile = None,
-        version: version = None, confidence: IntervalConfidence = 0.95, as_json: as_json = False,
+        version: version = None, dialect: dialect = None, confidence: IntervalConfidence = 0.95,
+        as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
         with plain_errors():
+            question = given["question"] = _in_dialect(question, dialect)
             _must_be_there(source)
             _before_there_is_an_account(given, must_fit=True)
             _not_without_its_schema(given)
@@ -118,11 +124,12 @@ def add(app: "typer.Typer") -> None:
         each_row: EachRow = False, epsilon: epsilon = None, mu: CostAsMu = None, rho: CostAsRho = None,
         share: CostAsShare = None, within: within = None, budget: WholeBudget = None, delta: delta = None,
         per: per = None, periods: periods = None, schema: schema = None, ledger: AccountFile = None,
-        confidence: IntervalConfidence = 0.95, as_json: as_json = False,
+        dialect: dialect = None, confidence: IntervalConfidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Show what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
         with plain_errors():
+            question = given["question"] = _in_dialect(question, dialect)
             if schema is None:  # a schema declares the columns, so the file itself is not needed
                 _must_be_there(source)
             _before_there_is_an_account(given)
@@ -205,6 +212,16 @@ def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
     about = {"unit": _unit(given, known), "schema": given["schema"], "budget": Budget.pure(epsilon=1)}
     with session(_named(given["source"], given["table"]), **about) as opened:
         return opened.registration
+
+
+def _in_dialect(question: str, dialect: str | None) -> str:
+    """The question with its dialect in the first line. InvalidParameter names the option."""
+    from deniable.queries.sql.named_dialects import in_dialect
+
+    try:
+        return in_dialect(question, dialect)
+    except InvalidParameter as error:
+        raise InvalidParameter("--dialect", error.asked, error.rule, error.remedy) from None
 
 
 def _must_be_there(source: Path) -> None:

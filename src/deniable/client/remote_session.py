@@ -25,6 +25,7 @@ from deniable.numbers import plain, plain_list
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
+from deniable.queries.sql.named_dialects import InDialect, in_dialect, named_dialect
 from deniable.transport import Wire, wire_to
 
 if TYPE_CHECKING:
@@ -88,22 +89,24 @@ class RemoteSession:
         self, question: str, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
-        fresh: bool = False, **unknown: Never,
+        fresh: bool = False, dialect: str | None = None, **unknown: Never,
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
         """Answer a question in SQL. Arguments as for `Session.sql`; a repeated question is free."""
         require_known(self.sql, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        question = in_dialect(question, dialect)
         return self._answer(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
     def ask(
         self, question: str | Steps, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
-        fresh: bool = False, **unknown: Never,
+        fresh: bool = False, dialect: str | None = None, **unknown: Never,
     ) -> RemoteAnswer:  # fmt: skip
         """Answer a question, in SQL or built from `table(...)`."""
         require_known(self.ask, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        question = in_dialect(question, dialect)
         return self._one(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
     def table(self, name: str) -> Recorded:
@@ -120,26 +123,27 @@ class RemoteSession:
         self, question: str | Steps, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: None = None, **unknown: Never,
+        weights: None = None, dialect: str | None = None, **unknown: Never,
     ) -> RemotePrice: ...  # fmt: skip
     @overload
     def price(
         self, question: list[str | Steps] | list[str], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: Weights = None, **unknown: Never,
+        weights: Weights = None, dialect: str | None = None, **unknown: Never,
     ) -> Quoted: ...  # fmt: skip
     def price(
         self, question: Any, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: Weights = None, **unknown: Never,
+        weights: Weights = None, dialect: str | None = None, **unknown: Never,
     ) -> RemotePrice | Quoted:  # fmt: skip
         """What `sql` would charge, and how exact its answer would be. For a list of questions, or a text with ROLLUP,
         CUBE or GROUPING SETS, the price of one `batch`. Free: no data is read.
         """
         require_known(self.price, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        question = in_dialect(question, dialect)
         if isinstance(question, list | tuple):
             return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(question, paid, weights)))
         if weights is not None:
@@ -183,13 +187,14 @@ class RemoteSession:
         self, questions: Sequence[str | Steps], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: Weights = None, **unknown: Never,
+        weights: Weights = None, dialect: str | None = None, **unknown: Never,
     ) -> list[RemoteAnswer]:  # fmt: skip
         """Answer several questions for one cost that they share: the server charges all of them, or none. Arguments as
         for `Session.batch`.
         """
         require_known(self.batch, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        questions = in_dialect(questions, dialect)
         found = self._wire.ask("/v1/questions:batch", self._several(questions, paid, weights))["answers"]
         return [self._one(each, asked) for each, asked in zip(found, questions, strict=True)]
 
@@ -197,11 +202,12 @@ class RemoteSession:
         self, questions: str | Sequence[str | Steps], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: Weights = None, **unknown: Never,
+        weights: Weights = None, dialect: str | None = None, **unknown: Never,
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each table would be, and how the cost is split. Free: no data read."""
         require_known(self.price_batch, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        questions = in_dialect(questions, dialect)
         return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(questions, paid, weights)))
 
     def bounds(
@@ -504,6 +510,7 @@ class RemoteSession:
         return {
             "dataset": self.dataset,
             "questions": texts,
+            **next(({"dialect": one["dialect"]} for one in each if "dialect" in one), {}),
             **paid,
             **({} if weights is None else {"weights": _weights(weights)}),
         }
@@ -569,6 +576,8 @@ def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> di
 
 def _question_fields(question: object) -> dict[str, Any]:
     """A question as fields of a request."""
+    if isinstance(question, InDialect):
+        return {"sql": question.own, "dialect": named_dialect(question)}
     if isinstance(question, str):
         return {"sql": question}
     record = getattr(question, "record", None)

@@ -24,6 +24,7 @@ from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
+from deniable.queries.sql.named_dialects import in_dialect
 from deniable.queries.standing_records import names as standing_names
 from deniable.units import Guarantee, Unit
 
@@ -98,7 +99,7 @@ class Session:
         self, question: str, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
-        payer: str | None = None, fresh: bool = False, **unknown: Never,
+        payer: str | None = None, fresh: bool = False, dialect: str | None = None, **unknown: Never,
     ) -> Answer | Grouped:  # fmt: skip
         """Answer a question in SQL.
 
@@ -106,18 +107,18 @@ class Session:
         measured in what adds up: μ², ε or ρ) and `within` (the half-width of the noise interval at `confidence`: one
         number, or one for each column). `delta` pays for keys that are not public; by default a hundredth of the
         remaining δ, and less when much of it is spent. `key` is an idempotency key: a retry with it is charged once.
-        `payer` names an account of the ledger that is charged too.
+        `payer` names an account of the ledger that is charged too. `dialect` is that of the text ("spark").
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
         before about this version of the data, at this cost or a higher one, is replayed from the ledger at no cost;
-        with `fresh` it is asked again, and charged. ROLLUP, CUBE and GROUPING SETS
-        give several tables, which are asked as one `batch`. Raises QuestionRefused, BudgetExceeded or EngineFailed.
+        with `fresh` it is asked again, and charged. ROLLUP, CUBE and GROUPING SETS give several tables, which are asked
+        as one `batch`. Raises QuestionRefused, BudgetExceeded or EngineFailed.
         """
         require_known(self.sql, amounts, unknown)
         cost = AskedCost(
             epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        sets = self._sets(question)
+        sets = self._sets(question := in_dialect(question, dialect))
         if sets is not None and fresh:
             raise InvalidParameter("fresh", fresh, "needs a question with one set of keys", "ask each set by itself")
         if sets is not None:
@@ -130,14 +131,14 @@ class Session:
         self, question: str | Question, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
-        payer: str | None = None, fresh: bool = False, **unknown: Never,
+        payer: str | None = None, fresh: bool = False, dialect: str | None = None, **unknown: Never,
     ) -> Answer:  # fmt: skip
         """Answer a question, in SQL or built from `table(...)`. The arguments are those of `sql`."""
         require_known(self.ask, amounts, unknown)
         cost = AskedCost(
             epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        return single_answers.answered(self, question, cost, key, payer, fresh)
+        return single_answers.answered(self, in_dialect(question, dialect), cost, key, payer, fresh)
 
     def recall(
         self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
@@ -161,20 +162,20 @@ class Session:
         self, question: str | Question, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, weights: None = None,
-        payer: str | None = None, **unknown: Never,
+        payer: str | None = None, dialect: str | None = None, **unknown: Never,
     ) -> Price: ...  # fmt: skip
     @overload
     def price(
         self, question: list[str | Question] | list[str], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
+        weights: batch_answers.Weights = None, payer: str | None = None, dialect: str | None = None, **unknown: Never,
     ) -> Quoted: ...  # fmt: skip
     def price(
         self, question: Any, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
+        weights: batch_answers.Weights = None, payer: str | None = None, dialect: str | None = None, **unknown: Never,
     ) -> Price | Quoted:  # fmt: skip
         """What `sql` would charge, and how exact its answer would be. For a list of questions, or a text with ROLLUP,
         CUBE or GROUPING SETS, the price of one `batch`. Free: no data is read.
@@ -183,7 +184,8 @@ class Session:
         cost = AskedCost(
             epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        if (sets := self._sets(question)) is not None or isinstance(question, list | tuple):
+        sets = self._sets(question := in_dialect(question, dialect))
+        if sets is not None or isinstance(question, list | tuple):
             several = question if sets is None else sets.questions
             return batch_answers.priced(self, several, replace(cost, within=None), weights, within, payer)
         if weights is not None:
@@ -216,7 +218,8 @@ class Session:
         self, questions: Sequence[str | Question], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: batch_answers.Weights = None, key: str | None = None, payer: str | None = None, **unknown: Never,
+        weights: batch_answers.Weights = None, key: str | None = None, payer: str | None = None,
+        dialect: str | None = None, **unknown: Never,
     ) -> list[Answer]:  # fmt: skip
         """Answer several questions for one cost that they share: all are charged, or none. Returns one answer for each.
 
@@ -226,25 +229,24 @@ class Session:
         share of the cost; "closest": every table is as close as possible, by one factor for all, to the better of an
         equal share and of the finest table alone). `within` states the error instead of the cost: one number, or one
         for each question (None: no limit). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`)
-        cost together as much as one of them. A question that was answered before, at least as exactly, is free. `key`
-        is an idempotency key.
+        cost together as much as one of them. A question that was answered before, at least as exactly, is free.
         """
         require_known(self.batch, amounts, unknown)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
-        return batch_answers.answered(self, questions, cost, weights, within, key, payer)
+        return batch_answers.answered(self, in_dialect(questions, dialect), cost, weights, within, key, payer)
 
     def price_batch(
         self, questions: str | Sequence[str | Question], *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
-        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
+        weights: batch_answers.Weights = None, payer: str | None = None, dialect: str | None = None, **unknown: Never,
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each cell of each table would be, and how the cost is split. Free: no
         data is read. Also takes a text with ROLLUP, CUBE or GROUPING SETS. `price` with a list returns the same.
         """
         require_known(self.price_batch, amounts, unknown)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
-        sets = self._sets(questions)
+        sets = self._sets(questions := in_dialect(questions, dialect))
         several = questions if sets is None else sets.questions
         return batch_answers.priced(self, several, cost, weights, within, payer)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from deniable.queries.sql.named_dialects import in_dialect
 from deniable.server.catalogue.people import checked_name
 from deniable.server.roles import Role
 
@@ -73,23 +74,29 @@ class Spending(_Body):
         return {name: value for name, value in arguments.items() if value is not None} | {"confidence": self.confidence}
 
 
+Dialect = Literal["duckdb", "postgres", "bigquery", "snowflake", "spark"]
+
+
 class _Asked(Spending):
-    """A question: in SQL, or as the steps of a dataframe."""
+    """A question: in SQL of a `dialect` (by default DuckDB's), or as the steps of a dataframe."""
 
     sql: Text | None = None
     frame: Steps | None = None
+    dialect: Dialect | None = None
 
     @model_validator(mode="after")
     def one(self) -> Self:
         """Raise ValueError unless exactly one of `sql` and `frame` is given."""
         if (self.sql is None) == (self.frame is None):
             raise ValueError("give exactly one of sql and frame")
+        if self.sql is None and self.dialect is not None:
+            raise ValueError("dialect goes with sql")
         return self
 
     @property
     def question(self) -> str:
         """The question as text: SQL, or the steps as JSON. Only JSON begins with a brace."""
-        return written(self.frame) if self.sql is None else self.sql
+        return written(self.frame) if self.sql is None else in_dialect(self.sql, self.dialect)
 
 
 class Question(_Asked):
@@ -124,6 +131,7 @@ class Batch(Spending):
 
     dataset: Name
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
+    dialect: Dialect | None = None
     # a batch takes a list where a question takes one number
     within: Positive | Annotated[list[Positive | None], Field(max_length=100)] | None = None  # type: ignore[assignment]
     weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair", "closest"] | None = None
@@ -142,7 +150,7 @@ class Batch(Spending):
     @property
     def texts(self) -> list[str]:
         """The questions as text: SQL, or JSON."""
-        return [each if isinstance(each, str) else written(each) for each in self.questions]
+        return [in_dialect(each, self.dialect) if isinstance(each, str) else written(each) for each in self.questions]
 
 
 class DummyQuestion(_Asked):

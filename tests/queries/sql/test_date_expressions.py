@@ -15,7 +15,7 @@ from deniable.queries.answer.plan_cache import _DATED, Plans
 from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.relations.operators import evaluate
 from deniable.queries.relations.relation_nodes import FilterRows
-from deniable.queries.sql.dialect import DIALECTS
+from deniable.queries.sql.named_dialects import DIALECTS
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import Call, Expression
 from deniable.tables.kinds import Domain

@@ -31,6 +31,9 @@ ASKED = (
     "REGR_AVGX",
     "REGR_AVGY",
     "REGR_COUNT",
+    "REGR_SXX",
+    "REGR_SYY",
+    "REGR_SXY",
 )
 SCHEMA = {"x": dn.Domain.real(0, 10), "y": dn.Domain.real(-20, 60), "g": dn.Domain.text("a", "b", nullable=False)}
 
@@ -59,6 +62,9 @@ def truth(rows: pd.DataFrame) -> dict[str, float]:
         "REGR_AVGX": float(both["x"].mean()),
         "REGR_AVGY": float(both["y"].mean()),
         "REGR_COUNT": float(len(both)),
+        "REGR_SXX": float(((both["x"] - both["x"].mean()) ** 2).sum()),
+        "REGR_SYY": float(((both["y"] - both["y"].mean()) ** 2).sum()),
+        "REGR_SXY": float(((both["x"] - both["x"].mean()) * (both["y"] - both["y"].mean())).sum()),
     }
 
 

@@ -401,7 +401,7 @@ def cast(kind: Kind) -> Callable[[Domains], Domain]:
         elif kind is Kind.DATE:
             bounds = _days(a)
         elif kind is Kind.TIMESTAMP:
-            bounds = a.bounds
+            bounds = _ends(a)
         fails = a.kind is Kind.TEXT is not kind or (kind is Kind.INTEGER and a.kind is Kind.REAL)
         return Domain(kind, bounds, None, a.nullable or fails)
 

@@ -1,7 +1,8 @@
 """The SQL front: a text becomes a `Question`, or is refused by a public rule. The text never reaches an engine.
 
     sql_reader              parse(): one SELECT as a `Question`; start reading here
-    dialect                 the text as a syntax tree
+    named_dialects          the dialect of a text, from its first line or an argument
+    dialect                 the text as a syntax tree; dialect_meanings: what other dialects write differently
     syntax_tree             questions about nodes of the tree; every module below uses them
     scalar_expressions      scalar nodes of the tree as our own expressions, given what its names mean
     name_scope              the names that a SELECT may use over a relation

@@ -138,6 +138,15 @@ class _Both:
     def count(self) -> Expression:
         return self._ask("count", self.u * self.v)
 
+    def squares_of_x(self) -> Expression:
+        return self.count() * self._ask("var", self.u, ddof=0)
+
+    def squares_of_y(self) -> Expression:
+        return self.count() * self._ask("var", self.v, ddof=0)
+
+    def products(self) -> Expression:
+        return self.count() * self.covariance()
+
     def _ask(self, function: str, expression: Expression, **options: float) -> Column:
         return self.measures.column(Aggregate(function, expression, options))
 
@@ -152,6 +161,9 @@ _ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
     exp.RegrAvgx: _Both.average_of_x,
     exp.RegrAvgy: _Both.average_of_y,
     exp.RegrCount: _Both.count,
+    exp.RegrSxx: _Both.squares_of_x,
+    exp.RegrSyy: _Both.squares_of_y,
+    exp.RegrSxy: _Both.products,
 }
 
 

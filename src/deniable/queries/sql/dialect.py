@@ -14,7 +14,9 @@ from typing import Final, final
 
 from deniable.errors import MissingExtra, QuestionRefused
 from deniable.queries.plan.refusals import MOST_BYTES, MOST_NESTED, refuse
+from deniable.queries.sql.dialect_meanings import translated
 from deniable.queries.sql.function_names import called, note_names, written
+from deniable.queries.sql.named_dialects import DIALECTS, named_dialect
 from deniable.queries.sql.syntax_tree import BOUNDED, exp
 
 try:
@@ -25,11 +27,6 @@ except ImportError:
     raise MissingExtra("sqlglot", "sql") from None
 
 _DIALECT: Final = sqlglot.Dialect.get_or_raise("duckdb")
-DIALECTS: Final = ("duckdb", "postgres", "bigquery", "snowflake", "spark")
-"""The dialects that a text may be written in. The functions are ours in all of them."""
-_WRITTEN_IN: Final = re.compile(r"\A\s*--[ \t]*dialect:[ \t]*(\w+)[ \t]*\r?\n")
-_SUNDAY_IS_ONE: Final = frozenset({"bigquery", "spark"})
-"""The dialects that count days of a week from 1 for Sunday, where DuckDB counts from 0."""
 
 
 @final
@@ -42,7 +39,16 @@ class Text:
 
 
 def read(text: str) -> Text:
-    """The syntax tree of a question. Length and nesting are limited before parsing. Raises `QuestionRefused` only."""
+    """The syntax tree of a question in DuckDB's words, whatever its dialect. Raises `QuestionRefused` only."""
+    found = parsed(text)
+    try:
+        return Text(translated(found.tree, named_dialect(text) or DIALECTS[0]), found.options)
+    except RecursionError:
+        refuse("depth")
+
+
+def parsed(text: str) -> Text:
+    """The syntax tree of a question as it was written. Length and nesting are limited before parsing."""
     if not isinstance(text, str):
         refuse("syntax")
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
@@ -70,20 +76,12 @@ def read(text: str) -> Text:
         refuse("statement")
     note_names(found[0], tokens, dialect)
     _note_today(found[0])
-    if dialect is not _DIALECT:
-        _check_weeks(found[0], str(named_dialect(text)))
     return Text(found[0], options)
 
 
 def reads_clock(text: str) -> bool:
     """Whether a text is another question on another day, in any spelling of CURRENT_DATE."""
     return read(text).tree.find(exp.CurrentDate) is not None
-
-
-def named_dialect(text: str) -> str | None:
-    """The dialect that the first line of a text names; None if the text names no dialect."""
-    found = _WRITTEN_IN.match(text)
-    return None if found is None else found[1].lower()
 
 
 def _dialect(text: str) -> sqlglot.Dialect:
@@ -101,22 +99,6 @@ def _note_today(tree: exp.Expression) -> None:
     today = dt.datetime.now(dt.UTC).date()
     for node in tree.find_all(exp.CurrentDate):
         node.meta["today"] = today
-
-
-def _check_weeks(tree: exp.Expression, dialect: str) -> None:
-    """Refuse days and starts of weeks that a dialect counts differently from DuckDB, instead of answering wrongly."""
-    if dialect not in _SUNDAY_IS_ONE:
-        return
-    for node in tree.find_all(exp.DayOfWeek, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.Week, exp.WeekOfYear):
-        unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
-        word = "" if unit is None else str(unit.name).upper()
-        sundays = dialect == "bigquery" and (isinstance(node, exp.Week | exp.WeekOfYear) or word.startswith("WEEK"))
-        if isinstance(node, exp.DayOfWeek) or word in {"DOW", "DAYOFWEEK", "DAYOFWEEK_ISO"} or sundays:
-            raise QuestionRefused(
-                "function",
-                f"{dialect} counts weeks and their days from Sunday as 1, which is not supported",
-                "write EXTRACT(ISODOW FROM a)",
-            )
 
 
 _UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")

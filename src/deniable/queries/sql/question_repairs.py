@@ -9,13 +9,15 @@ session.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple, final
 
 from deniable.errors import QuestionRefused
-from deniable.queries.sql.dialect import read
+from deniable.queries.sql.dialect import parsed
+from deniable.queries.sql.named_dialects import DIALECTS, first_line, named_dialect
 from deniable.queries.sql.syntax_tree import conjoined, exp, has_aggregate, item
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
@@ -41,12 +43,17 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
     """The repair of a refused text. `accepts` returns whether a text is accepted as a question."""
     private = [name for name, table in tables.items() if table.unit is not None]
     named = [name for name in private if name.casefold() in text.casefold()]
-    simplest = [f'SELECT COUNT(*) AS n FROM "{name}"' for name in (*named, *private)]
+    head, dialect = first_line(text), named_dialect(text) or "duckdb"
+    dialect = dialect if dialect in DIALECTS else "duckdb"
+    simplest = [
+        head + exp.select("COUNT(*) AS n").from_(exp.table_(name, quoted=True)).sql(dialect=dialect)
+        for name in (*named, *private)
+    ]
     whole = (0, len(text))
     with suppress(QuestionRefused, RecursionError):
         left = _MOST_READ
-        for node, made in islice(_variants(read(text).tree, tables) if len(text) <= left else (), _MOST_TRIED):
-            written = made.sql(dialect="duckdb")
+        for node, made in islice(_variants(parsed(text).tree, tables) if len(text) <= left else (), _MOST_TRIED):
+            written = head + made.sql(dialect=dialect, comments=False)
             left -= len(written)
             if left < 0:
                 break
@@ -178,4 +185,10 @@ def _span(node: exp.Expression, text: str) -> tuple[int, int] | None:
     ends = [each.meta["end"] + 1 for each in node.walk() if "end" in each.meta]
     if not starts or not 0 <= min(starts) < max(ends) <= len(text):
         return None
-    return min(starts), max(ends)
+    start, end = min(starts), max(ends)
+    opened = text.count("(", start, end) - text.count(")", start, end)
+    while (
+        opened > 0 and (closing := re.compile(r"[^()]*\)").match(text, end)) is not None
+    ):  # the parser notes no brackets
+        end, opened = closing.end(), opened - 1
+    return start, end

@@ -206,6 +206,7 @@ class _Scalars:
         only(node, "this", "to", "_type")
         to = node.args["to"]
         kind = _TYPES.get(to.this.name) if isinstance(to, exp.DataType) and hasattr(to.this, "name") else None
+        scale = _scale(to)
         sized = isinstance(to, exp.DataType) and bool(to.expressions) and kind is not Kind.REAL
         if kind is None or sized:
             refuse("cast")
@@ -219,7 +220,8 @@ class _Scalars:
                     "write DATE '2024-12-31' or TIMESTAMP '2024-12-31 23:59:59'",
                 )
             return Literal(value)
-        return call(f"cast_{kind.value}", inner)
+        made = call(f"cast_{kind.value}", inner)
+        return made if scale is None else _rounded(made, scale) if scale else call("round", made)
 
     _trycast = _cast
 
@@ -231,8 +233,7 @@ class _Scalars:
         places = self.read(digits)
         if not isinstance(places, Literal) or not isinstance(places.value, int) or not 0 <= places.value <= 15:
             refuse("constant", what="the number of decimals, from 0 to 15,")
-        scale = Literal(10**places.value)
-        return call("divide", call("round", call("multiply", value, scale)), scale)
+        return _rounded(value, places.value)
 
     def _trunc(self, node: exp.Expression) -> Expression:
         only(node, "this")
@@ -451,6 +452,17 @@ class _Scalars:
             refuse("log")
         return call("divide", call("ln", self.read(node.args["expression"])), math.log(base.value))
 
+    def _nullsafeeq(self, node: exp.Expression) -> Expression:
+        """a IS NOT DISTINCT FROM b: never NULL."""
+        only(node, "this", "expression")
+        a, b = self.read(node.this), self.read(node.args["expression"])
+        return call("coalesce", call("eq", a, b), call("and", a.is_null(), b.is_null()))
+
+    _equalnull = _nullsafeeq
+
+    def _nullsafeneq(self, node: exp.Expression) -> Expression:
+        return call("not", self._nullsafeeq(node))
+
     def _interval(self, node: exp.Expression) -> Expression:
         refuse("interval")
 
@@ -476,6 +488,21 @@ def bucket(value: Expression, low: float, high: float, buckets: int) -> Expressi
 _UTC: Final = frozenset({"UTC", "GMT", "ETC/UTC", "Z"})
 _EXTRACTING: Final = ("null_if_pos_overflow", "null_if_no_match", "empty_if_group_missing")
 """What the parser notes about the meaning of REGEXP_EXTRACT in a dialect."""
+
+
+def _rounded(value: Expression, places: int) -> Expression:
+    scale = Literal(10**places)
+    return call("divide", call("round", call("multiply", value, scale)), scale)
+
+
+def _scale(to: exp.Expression) -> int | None:
+    """The number of decimals of DECIMAL(10, 2), to which a cast rounds; None for other types."""
+    if not isinstance(to, exp.DataType) or to.this.name != "DECIMAL" or not to.expressions:
+        return None
+    written = str(to.expressions[1].name) if len(to.expressions) > 1 else "0"
+    if not written.isdigit() or int(written) > 15:
+        refuse("cast")
+    return int(written)
 
 
 def _zone(value: Expression) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from deniable.errors import QuestionRefused
+from deniable.queries.sql.named_dialects import named_dialect
 
 _WORD: Final = re.compile(r"\bOVER\s*\(\s*\)", re.IGNORECASE)
 
@@ -28,7 +29,7 @@ def shares_in(text: object) -> Windowed | None:
     """The question of a text with shares of a total; None for any other text. Raises `QuestionRefused`."""
     if not isinstance(text, str) or not _WORD.search(text):
         return None
-    from deniable.queries.sql.dialect import named_dialect, read
+    from deniable.queries.sql.dialect import read
     from deniable.queries.sql.syntax_tree import exp, item, unwrapped
 
     if named_dialect(text) is not None:  # the question about the counts is written by this module, in DuckDB's dialect

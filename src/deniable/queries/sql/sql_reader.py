@@ -28,6 +28,7 @@ from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
 from deniable.queries.sql.group_by import Items, NoisyColumns, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
+from deniable.queries.sql.named_dialects import InDialect, first_line
 from deniable.queries.sql.question_repairs import repaired
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
@@ -47,20 +48,22 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     try:
         return _parsed(text, tables)
     except QuestionRefused as refused:
+        added = text.added if isinstance(text, InDialect) else 0
         found = repaired(text, tables, lambda each: _is_question(each, tables))
+        (start, end), instead = found.place, found.question
+        place = max(0, start - added), end - added
+        if added and instead:
+            instead = instead.removeprefix(first_line(instead))
         example = refused.rewrite.removeprefix(EXAMPLE_OF)
         if example == refused.rewrite or _is_question(example, tables):  # a remedy for this text, or one that works
             shown = refused.rewrite
-            raise QuestionRefused(
-                refused.code, refused.rule, shown, place=found.place, instead=found.question
-            ) from None
+            raise QuestionRefused(refused.code, refused.rule, shown, place=place, instead=instead) from None
         # Examples use a table of their own. So the question is repaired, or the example gets the session's names.
-        own = found.question or _in_own_words(example, tables)
-        start, end = found.place
-        part = text[start:end] if (end - start) < len(text) else ""
+        own = instead or _in_own_words(example, tables)
+        part = text[start:end] if (end - start) < len(text) - added else ""
         at = f'at "{" ".join(part.split())}", ' if 0 < len(part) <= _SHOWN else ""
         shown = f"{at}{EXAMPLE_OF}{own}" if own else f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}"
-        raise QuestionRefused(refused.code, refused.rule, shown, place=found.place, instead=found.question) from None
+        raise QuestionRefused(refused.code, refused.rule, shown, place=place, instead=instead) from None
 
 
 _SHOWN: Final = 60
