@@ -548,7 +548,7 @@ def _cost(**given: Any) -> dict[str, Any]:
 def _number(given: Any) -> Any:
     """The same numbers, with NumPy scalars as Python numbers, which JSON can write."""
     if isinstance(given, Mapping):
-        return {name: plain(each) for name, each in given.items()}
+        return {name: _number(each) for name, each in given.items()}
     given = plain_list(given)
     return [plain(each) for each in given] if isinstance(given, list | tuple) else plain(given)
 

@@ -64,7 +64,7 @@ class Spending(_Body):
     mu: Positive | None = None
     rho: Positive | None = None
     share: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
-    within: Positive | dict[str, Positive] | None = None
+    within: Positive | dict[str, Positive | tuple[Positive, Positive]] | None = None
     delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1, strict=True)] = 0.95
 

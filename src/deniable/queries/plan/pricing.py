@@ -17,7 +17,7 @@ from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.ledger.spending_accounts import SPENT
 from deniable.mechanisms import noise_quantiles
-from deniable.numbers import percent, plain
+from deniable.numbers import percent, plain, plain_list
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.answer_notes import (
     budget_notes,
@@ -28,7 +28,7 @@ from deniable.queries.plan.answer_notes import (
     wrapped,
 )
 from deniable.queries.plan.answer_size import cells
-from deniable.queries.plan.estimators import DrawnValue, Ranked, rank_error
+from deniable.queries.plan.estimators import Averaged, DrawnValue, Ranked, Recipe, Varied, rank_error
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
 from deniable.queries.plan.single_quantile import Picked
@@ -284,8 +284,9 @@ def _short(value: float) -> str:
 _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
 """The fields of `AskedCost`."""
 
-Near = float | Mapping[str, float] | None
-"""The target half-width of the noise interval: one number for all columns, or one by column."""
+Near = float | Mapping[str, float | tuple[float, float]] | None
+"""The target half-width of the noise interval: one number for all columns, or one by column. (2, 500) is ± 2 in a group
+of 500 rows, for averages and deviations. For a quantile it is the error of its rank, in rows."""
 
 _PLAIN: Final = frozenset({float, int, str, type(None)})
 """Types that need no conversion (from numpy and others)."""
@@ -417,24 +418,22 @@ def _within(
     """The smallest cost (to 1e-6) at which each measure's error is at most its target, by bisection."""
     named = {recipe.name: recipe for recipe in plan.recipes}
     given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
-    targets = {name: _near(target) for name, target in given.items()}
-    if not targets:
+    if not given:
         raise InvalidParameter("within", NOTHING, "must name at least one measure", f"choose from {', '.join(named)}")
-    for name in targets:
+    for name in given:
         if name not in named:
             raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
-        if named[name].depends_on_rows:
-            raise InvalidParameter(
-                "within", name, "can set the error of counts and sums only; other errors depend on the data",
-                "give an epsilon instead, and look at the price",
-            )  # fmt: skip
+    targets = [_target(named[name], target) for name, target in given.items()]
+    sizes = {rows for _, _, rows in targets}
 
     def fits(units: int) -> bool:
+        cost = Cost(units, delta)
         try:
-            found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
+            ranks = rank_errors(plan, budget, cost, confidence)
+            found = {rows: {**errors(plan, budget, cost, confidence, rows), **ranks} for rows in sizes}
         except InvalidParameter:  # the cost is too small for any noise
             return False
-        return all((found[name] or 0.0) <= target for name, target in targets.items())
+        return all((found[rows][name] or 0.0) <= near for name, near, rows in targets)
 
     low, high = 1, 10**9
     while not fits(high):
@@ -450,6 +449,36 @@ def _within(
         else:
             low = middle
     return Cost(high, delta)
+
+
+def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
+    """(a measure, the target of its error, the number of rows in a group for which the error is stated)."""
+    pair = plain_list(given)
+    ranked, averaged = isinstance(recipe, Ranked | Picked), isinstance(recipe, Averaged | Varied)
+    if recipe.depends_on_rows and not ranked and not averaged:
+        rule, remedy = "has an error that depends on the data", "give an epsilon instead, and look at the price"
+        raise InvalidParameter("within", recipe.name, rule, remedy)
+    if not isinstance(pair, list | tuple):
+        if averaged:
+            rule = "has an error that depends on the number of rows in a group"
+            remedy = f'name that number: within={{"{recipe.name}": (2, 500)}} is ± 2 in a group of 500 rows'
+            raise InvalidParameter("within", recipe.name, rule, remedy)
+        return recipe.name, _near(given), TYPICAL_ROWS
+    if not averaged:
+        rule = (
+            "has an error that does not depend on the rows in a group; for a quantile it is that of its rank, in rows"
+        )
+        raise InvalidParameter("within", recipe.name, rule, "give one number")
+    if len(pair) != 2:
+        raise InvalidParameter("within", recipe.name, "must be a number, or a number and the rows of a group")
+    rows = _near(pair[1])
+    if rows != math.floor(rows) or rows > _MOST_ROWS:
+        raise InvalidParameter("within", recipe.name, f"needs a whole number of rows, up to {_MOST_ROWS:,}")
+    return recipe.name, _near(pair[0]), int(rows)
+
+
+_MOST_ROWS: Final = 10**15
+"""The most rows of a group for which an error may be asked."""
 
 
 def _near(within: object) -> float:
