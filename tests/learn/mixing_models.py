@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import functools
+import io
 import math
+import random
 import threading
 
 import numpy as np
@@ -67,6 +70,32 @@ class Remembering(Two):
         return x - before.to(x.dtype)
 
 
+class Keeping(Two):
+    """A running mean in an object whose state is not in attributes."""
+
+    def __init__(self, kept, read, write):
+        super().__init__()
+        self.kept, self.read, self.write = kept, read, write
+
+    def first(self, x):
+        before = self.read(self.kept)
+        self.write(self.kept, float(x.detach().abs().mean()))
+        return x - before
+
+
+def write_file(file, value):
+    file.seek(0)
+    file.write(f"{value:20.9e}")
+
+
+def write_bytes(kept, value):
+    kept[:] = np.float64(value).tobytes()
+
+
+def seed_state(kept, value):
+    kept.bit_generator.state = np.random.default_rng(int(value * 1e6)).bit_generator.state
+
+
 class Later(Two):
     """Does something else after some calls, in large batches, or once the weights have moved."""
 
@@ -85,6 +114,10 @@ class Later(Two):
         hidden = torch.tanh(self.inner(x))
         if is_on and self.what == "negatives":
             hidden = hidden - torch.softmax(hidden @ hidden.T, 1) @ hidden
+        if is_on and self.what == "saved":
+            hidden = packed(hidden)
+        elif self.what == "saved":
+            hidden = torch.tanh(3 * hidden) * hidden
         if is_on and self.what == "hidden":
             hidden = hidden - hidden.mean(0)
         if is_on and self.what == "twice":
@@ -192,6 +225,42 @@ def hooked(hidden):
     return hidden
 
 
+def by_nested(x):
+    rows = list(x.detach().float().flip(0))
+    return x - torch.nested.as_nested_tensor(rows, layout=torch.jagged).values().view(len(x), -1).to(x.dtype)
+
+
+def packed(hidden):
+    """What the backward pass needs is scaled by all examples."""
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept - kept.mean(0)):
+        return torch.tanh(3 * hidden) * hidden
+
+
+def edged(hidden):
+    node = torch.autograd.graph.get_gradient_edge(hidden).node
+    node.register_prehook(lambda grads: tuple(grad - grad.sum(0) for grad in grads))
+    return hidden
+
+
+LIBRARY = torch.library.Library("mixing", "DEF")
+"""An operation of another library, with a false promise and a name like those of torch's constants."""
+LIBRARY.define("centred_like(Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
+LIBRARY.impl("centred_like", lambda x: x - x.mean(0), "CompositeExplicitAutograd")
+
+
+def on_used_memory(x):
+    """Memory that nothing was written to holds the numbers of others."""
+    used = x.flip(0) * 1.0
+    del used
+    return x - torch.empty_like(x).nan_to_num().clamp(-9, 9)
+
+
+def on_grown_memory(x):
+    used = x.flip(0) * 1.0
+    del used
+    return x - torch.empty(0).resize_(x.shape).to(x.dtype).nan_to_num().clamp(-9, 9)
+
+
 MIXING = {
     "sorted and undone": Sorted,
     "ragged": Ragged,
@@ -202,10 +271,22 @@ MIXING = {
     "a running mean in an attribute, warm-up": lambda: Remembering("attribute"),
     "a running mean in a list, warm-up": lambda: Remembering("list"),
     "a running mean in a cache, warm-up": Caching,
+    "a mean in bytes, warm-up": lambda: Keeping(bytearray(8), lambda kept: float(np.frombuffer(kept)[0]), write_bytes),
+    "a mean in an array, warm-up": lambda: Keeping(
+        array.array("d", [0.0]), lambda kept: kept[0], lambda kept, value: kept.__setitem__(0, value)
+    ),
+    "a mean in a text, warm-up": lambda: Keeping(io.StringIO("0.0"), lambda kept: float(kept.getvalue()), write_file),
+    "a seed of Python's generator, warm-up": lambda: Keeping(
+        random.Random(0), random.Random.random, random.Random.seed
+    ),
+    "a state of numpy's generator, warm-up": lambda: Keeping(
+        np.random.default_rng(0), lambda kept: kept.random(), seed_state
+    ),
     "data centred after a warm-up": lambda: Later("data", "calls"),
     "negatives of the batch after a warm-up": lambda: Later("negatives", "calls"),
     "a weight used twice after a warm-up": lambda: Later("twice", "calls"),
     "data centred once the weights have moved, warm-up": lambda: Later("data", "weights"),
+    "saved tensors that are changed once the weights have moved, warm-up": lambda: Later("saved", "weights"),
     "rolled": with_(lambda x: x.roll(1, 0)),
     "flipped by an index": with_(lambda x: x - x[torch.arange(len(x)).flip(0)]),
     "sorted along the examples": with_(lambda x: x.sort(0).values),
@@ -243,6 +324,13 @@ MIXING = {
         lambda x: x * torch.randn(WIDTH, generator=torch.Generator().manual_seed(len(x))).to(x.dtype)
     ),
     "a swapped module after a warm-up": Swapped,
+    "a tensor made of numbers": with_(lambda x: x - torch.tensor([x[0, 0], x[0, 1], 0, 0]).to(x.dtype)),
+    "a tensor made like another of numbers": with_(lambda x: x - x.new_tensor([list(x[0])])),
+    "a nested tensor": with_(by_nested),
+    "saved tensors that are changed": with_(later=packed),
+    "a hook on a node that torch gives": with_(later=edged),
+    "an operation of another library": with_(lambda x: x - torch.ops.mixing.centred_like(x).flip(0)),
+    "memory that grows": with_(on_grown_memory),
 }
 """Name -> model that must be isolated or refused. Those with a warm-up do it only after some steps."""
 
@@ -253,6 +341,7 @@ APART = {
     "picked within each example": with_(lambda x: x.gather(1, x.argsort(1))),
     "dropout": with_(later=lambda h: F.dropout(h, 0.0)),
     "its own width": with_(later=lambda h: h / h.shape[1] ** 0.5),
+    "used memory": with_(on_used_memory),
     "a zero for each": with_(lambda x: torch.cat([x[:, 1:], x.new_zeros(len(x), 1)], 1)),
 }
 """Name -> model whose batches are proved."""

@@ -30,6 +30,7 @@ from deniable.learn.torch.gradients.gradient_captures import (
     Vectors,
 )
 from deniable.learn.torch.gradients.per_example import Block, Gathered
+from deniable.learn.torch.guards.cleared_memory import clear_in
 from deniable.learn.torch.guards.separation_trace import functions_of
 from deniable.learn.torch.guards.tensor_domains import Domain, Same
 from deniable.learn.torch.guards.torch_calls import HOOKS, FunctionCalls, full_precision
@@ -142,6 +143,8 @@ def step_graph(model: nn.Module, book: Bookkeeping, losses_of: Losses, batch: An
         raise NotCaptured(f"an operation that cannot be captured ({type(error).__name__})") from None
     if any(node.op == "get_attr" for node in whole.graph.nodes):
         raise NotCaptured("a constant tensor that the forward pass uses")
+    if not clear_in(whole.graph):
+        raise NotCaptured("memory whose size is changed")
     inputs = list(whole.graph.find_nodes(op="placeholder"))[: len(state)]
     if any(written_into(node) in inputs for node in whole.graph.nodes if node.op == "call_function"):
         raise NotCaptured("a parameter or buffer that the forward pass writes into")

@@ -13,6 +13,7 @@ from deniable.errors import InvalidParameter
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping
 from deniable.learn.torch.gradients.forward_calls import Hook
 from deniable.learn.torch.guards.batch_rows import kinds_of, leaves_of, shapes_of, why_not_rows
+from deniable.learn.torch.guards.cleared_memory import ClearedMemory
 from deniable.learn.torch.guards.forward_programs import Program, ProgramComparison, dependence_on_size
 from deniable.learn.torch.guards.module_state import ModuleState
 from deniable.learn.torch.guards.outside_state import Outside
@@ -33,8 +34,8 @@ ISOLATED = (
 PROVED = (
     "separation is proved: in every batch, rules for torch's operations showed that the loss of an example depends "
     "only on that example and on public numbers, and that these operations are the same for batches of other sizes; "
-    "not covered are computations outside of torch, code that disables torch's dispatch or function modes, and work in "
-    "threads that existed before"
+    "not covered are computations outside of torch, code that disables torch's dispatch or function modes, work in "
+    "threads that existed before, and code that computes something else when a checkpoint runs it again"
 )
 
 ASSUMED = (
@@ -72,6 +73,8 @@ class Following:
         """Whether a forward pass is captured, not run."""
         self._threads, self._has_threads = Threads(), False
         self._trace: Trace | ProgramComparison | None = None
+        self._clearing: ClearedMemory | None = None
+        """Is on while an example is computed alone. Traces clear memory themselves."""
         self._is_open = False
         self._is_counting = False
         """Whether forward passes change counters."""
@@ -134,6 +137,9 @@ class Following:
         self._is_open, self._kept = True, None
         self._state.begin()
         self._threads.begin()
+        if count == 1:
+            self._clearing = ClearedMemory()
+            self._clearing.__enter__()
         if count == 1 or self.is_assumed:
             return
         self._shapes, self._kinds = shapes_of(batch), kinds_of(batch)
@@ -184,6 +190,9 @@ class Following:
     def end(self) -> Trace | ProgramComparison | None:
         """End the batch's forward pass. Returns its trace, if there is one."""
         trace, self._trace, self._book.listener.follow = self._trace, None, None
+        clearing, self._clearing = self._clearing, None
+        if clearing is not None:
+            clearing.end()
         self._is_open = False
         self._has_threads = self._threads.end()
         if trace is not None:

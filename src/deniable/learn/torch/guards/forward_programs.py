@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from deniable.learn.torch.guards.cleared_memory import cleared
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same, argument_names
 from deniable.learn.torch.guards.torch_calls import HOOKS, READS, Chance, FunctionCalls, digest_of, hooks_of
 
@@ -237,7 +238,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         if step.draws and self._chance is not None and self._chance.is_seeded():
             self.is_other = True
         try:
-            out = func(*args, **kwargs)
+            out = cleared(func, args, kwargs)
         except Exception:  # the model may catch it
             self.is_other = True
             raise
@@ -271,7 +272,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         except Exception:  # the model may catch it, and then branch on the data
             self.is_other = True
             raise
-        if isinstance(out, Tensor) and self._at != before and name not in READS:
+        if isinstance(out, Tensor) and self._at != before and name not in READS and name not in HOOKS:
             return out
         given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
         has_data = any(self._numbers.known(each) in self._program.data for each in given)

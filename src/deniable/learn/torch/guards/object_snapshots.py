@@ -19,6 +19,7 @@ import numpy as np
 from torch import Generator, Tensor, nn, strided
 
 from deniable.errors import InvalidParameter
+from deniable.learn.torch.guards.inner_states import InnerState, inner_state
 
 SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, nn.Module)
 """Types that are not traversed unless `functions` is set. Modules of the model are listed separately."""
@@ -95,6 +96,8 @@ class Snapshot:
         """(name, tensor, version, address, copy of a small tensor)."""
         self._arrays: list[tuple[Any, Any]] = []
         self._generators: list[tuple[Generator, Tensor]] = []
+        self._states: list[tuple[Any, InnerState, Any]] = []
+        """Objects with a state inside, how to read it, and what it was."""
         self._slots: list[tuple[Any, str, Any]] = []
         """(object, name of a slot, its value)."""
         self._caches: list[tuple[Any, tuple[int, int]]] = []
@@ -161,6 +164,8 @@ class Snapshot:
                 self._arrays.append((value, None))
         elif isinstance(value, Generator):
             self._generators.append((value, Tensor()))
+        elif (kind := inner_state(value)) is not None:
+            self._states.append((value, kind, None))
         elif isinstance(value, list | dict | set | deque | tuple | frozenset):
             return self._opened(value) if self._most is None or len(value) <= self._most else ()
         elif isinstance(value, functools.partial):
@@ -224,6 +229,8 @@ class Snapshot:
             self._arrays = [(each, each.copy()) for each, _ in self._arrays]
         if self._generators:
             self._generators = [(each, each.get_state()) for each, _ in self._generators]
+        if self._states:
+            self._states = [(each, kind, kind.read(each)) for each, kind, _ in self._states]
 
     # -- comparing -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +256,7 @@ class Snapshot:
     @property
     def has_numbers(self) -> bool:
         """Whether there are tensors, arrays or generators, whose contents must be compared."""
-        return bool(self._tensors or self._arrays or self._generators)
+        return bool(self._tensors or self._arrays or self._generators or self._states)
 
     def check_tensors(self) -> None:
         """Raise if a tensor was overwritten."""
@@ -304,6 +311,7 @@ class Snapshot:
         found += [function.__name__ for function, was in self._caches if _filled(function) != was]
         found += ["grad" for tensor, was in self._grads if tensor.grad is not was]
         found += ["array" for now, was in self._arrays if now.tobytes() != was.tobytes()]
+        found += [type(now).__name__ for now, kind, was in self._states if kind.read(now) != was]
         return found + ["generator" for now, was in self._generators if not now.get_state().equal(was)]
 
     def _held_before(self) -> list[tuple[CellType, Any]]:
@@ -352,6 +360,9 @@ class Snapshot:
                 array[...] = copied
         for generator, state in self._generators:
             generator.set_state(state)
+        for value, kind, was in self._states:
+            if kind.read(value) != was:
+                kind.put(value, was)
 
 
 NOTHING: Final = object()

@@ -58,16 +58,27 @@ def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
         return [_counted(given, each) for each in made]
     if name in ("randperm", "eye", "linspace", "tril_indices", "triu_indices"):
         return [Same.varying(each) for each in made]
-    if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
+    if _is_constant(name):
         return [Same.constant(each) for each in made]
     rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
-    if rule is None and torch.Tag.pointwise in given.func.tags:
+    if rule is None and _is_pointwise(given):
         rule = _pointwise
     if rule is not None:
         found = rule(given, made)
         if found is not None:
             return found if isinstance(found, list) else [found] * len(made)
     return [unknown(given, each) for each in made]
+
+
+def _is_constant(name: str) -> bool:
+    is_own = "::" not in name  # an operation of another library may have any name
+    return is_own and (name in CONSTANT or name.endswith("_like") or name.startswith("new_"))
+
+
+def _is_pointwise(given: GivenOperation) -> bool:
+    """Whether torch says that one of its own operations works on each number alone. What other libraries say of theirs
+    is not believed."""
+    return given.func.namespace == "aten" and torch.Tag.pointwise in given.func.tags
 
 
 def _counted(given: GivenOperation, made: Tensor) -> Same:
@@ -555,9 +566,7 @@ def reduced_axes(given: GivenOperation) -> list[frozenset[int]] | None:
     nowhere: list[frozenset[int]] = [frozenset()] * len(given.tensors)
     name = given.name.removeprefix("aten::")
     rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
-    if rule in ELEMENTWISE or (rule is None and torch.Tag.pointwise in given.func.tags):
-        return nowhere
-    if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
+    if rule in ELEMENTWISE or (rule is None and _is_pointwise(given)) or _is_constant(name):
         return nowhere
     first = given.tensors[0] if given.tensors else None
     if first is None:

@@ -34,6 +34,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.guards import separation_rules
 from deniable.learn.torch.guards.batch_rows import leaves_of
+from deniable.learn.torch.guards.cleared_memory import cleared
 from deniable.learn.torch.guards.forward_programs import IGNORED, Numbers, Program, ProgramStep
 from deniable.learn.torch.guards.tensor_domains import (
     Domain,
@@ -44,11 +45,22 @@ from deniable.learn.torch.guards.tensor_domains import (
     StorageFrame,
     frame_of,
 )
-from deniable.learn.torch.guards.torch_calls import HOOKS, READS, Chance, FunctionCalls, digest_of, hooks_of, states
+from deniable.learn.torch.guards.torch_calls import (
+    HOOKS,
+    MADE_OF,
+    READS,
+    Chance,
+    FunctionCalls,
+    digest_of,
+    hooks_of,
+    states,
+)
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 """Operations that turn a tensor into a Python number. Later code may depend on it, and no rule can see how."""
 
+
+NESTED = MixedExamples("a nested tensor, for which there are no rules")
 
 NOWHERE = -1
 """Stands for the storage of a tensor that has no storage (a sparse tensor)."""
@@ -85,6 +97,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._memory: dict[int, StorageWeakRef] = {}
         """The same by address, because storages of other libraries may share memory."""
         self._operations = 0
+        self._met: set[int] = set()
+        """ids of the tensors that the operations of the current function were called with."""
         self._peeked: MixedExamples | None = None
         self._hooked: MixedExamples | None = None
         self._chance = Chance()
@@ -124,6 +138,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             held = [self._buffers[id(each)] for each in given if id(each) in self._buffers]
             raise InvalidParameter("model", held[0] if held else NOTHING, rule, remedy)
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
+        listed = _in_lists(name, args, kwargs) if has_data else []
+        self._met.clear()
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
         except Exception as error:  # the model may catch any error, and so learn something about the data
@@ -139,6 +155,11 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         has_run = self._operations != before
         is_read = not all(
             isinstance(each, WITH_OPERATIONS) if has_run else self._is_among(each, given) for each in made
+        )
+        # A function may read numbers of a list without an operation: torch.tensor([x[0], x[1]]).
+        is_read = is_read or not all(
+            id(each) in self._met or any(each is one for one in made) or isinstance(self.of(each), Same)
+            for each in listed
         )
         if has_data and (is_read or name in READS):
             self._peek(f"values of the data that were read without torch's operations ({name})")
@@ -200,6 +221,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of(self, tensor: Tensor) -> Domain:
         """The domain of a tensor. Tensors from before the batch do not depend on its data."""
+        if tensor.is_nested:  # it has no shape and no strides
+            return NESTED
         place, memory = _place(tensor)
         found: Domain | None = self._known.get(tensor) if self._homes.get(tensor) == place else None
         if found is None:
@@ -237,9 +260,10 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         row = self._numbers.row(args, kwargs)
         if given.is_repeatable and given.value("generator") is None:
             row.append(digest_of(*states()))  # the seed may depend on the size of the batch
-        shapes = [tuple(each.shape) for each in given.tensors]
+        shapes = [_shape(each) for each in given.tensors]
+        self._met.update(map(id, given.tensors))
         try:
-            out = func(*args, **kwargs)
+            out = cleared(func, args, kwargs)
         except Exception:  # the model may catch any error, and so learn something about the data
             if has_data:
                 self._peek(f"an error that the data may have caused ({given.name})")
@@ -268,7 +292,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             torch.Tag.nondeterministic_seeded in given.func.tags,
             shapes,
             given.domains,
-            [tuple(each.shape) for each in made],
+            [_shape(each) for each in made],
             domains,
             separation_rules.reduced_axes(given),
         )
@@ -289,6 +313,10 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return self.program
 
     def _keep(self, given: GivenOperation, made: list[Tensor]) -> None:
+        if any(each.is_nested for each in made):
+            for each in made:
+                self._set(each, NESTED)
+            return
         for tensor, found in zip(made, separation_rules.domains(given, made), strict=True):
             domain = self._peeked if self._peeked is not None and isinstance(found, ExampleRows) else found
             if given.is_in_place:
@@ -350,6 +378,14 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
+def _in_lists(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors in lists among the arguments of a function; all tensors if the function makes one of numbers."""
+    values = [*args, *kwargs.values()]
+    is_looked_into = [name in MADE_OF or isinstance(each, list | tuple) for each in values]
+    found = tree_flatten([each for each, is_in in zip(values, is_looked_into, strict=True) if is_in])[0]
+    return [each for each in found if isinstance(each, Tensor)]
+
+
 def _unfollowed(what: str) -> InvalidParameter:
     """Not a TypeError: torch reads a TypeError as "this operator cannot do it", and `x == y` would become False."""
     return InvalidParameter(
@@ -363,12 +399,18 @@ def _unfollowed(what: str) -> InvalidParameter:
 
 def _place(tensor: Tensor) -> tuple[int, int]:
     """The id of a tensor's storage and its address; NOWHERE and 0 if it has no storage of its own."""
+    if tensor.is_nested:
+        return NOWHERE, 0
     with torch._C.DisableTorchFunction():  # the trace's own question, not the model's
         try:
             storage = tensor.untyped_storage()
         except NotImplementedError:  # a sparse tensor: its parts have storages
             return NOWHERE, 0
         return storage._cdata, storage.data_ptr()
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return () if tensor.is_nested else tuple(tensor.shape)
 
 
 def _is_whole(tensor: Tensor) -> bool:

@@ -19,6 +19,9 @@ from deniable.learn.torch.guards.tensor_domains import MixedExamples
 READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
 """Functions that read a tensor's values without torch's operations, even if they also run some."""
 
+MADE_OF = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new"})
+"""Functions that make a tensor of the numbers in tensors, and read them without an operation."""
+
 PLAIN = (
     "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
     "device", "layout", "type", "element_size", "itemsize", "nbytes", "names", "has_names", "requires_grad",
@@ -27,11 +30,14 @@ PLAIN = (
 )  # fmt: skip
 """Attributes and methods that reveal no values of a tensor and run no operation, like all that begin with `is_`."""
 
-HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "grad_fn"})
+HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "grad_fn", "saved_tensors_hooks"})
 """Functions that put Python code into a backward pass, which no rule covers. A node (`grad_fn`) takes hooks as well."""
 
 INSIDE = ("deniable.", "torch.")
 """Code that may read a node without putting a hook on it."""
+
+GIVES_NODES = "torch.autograd.graph"
+"""A module of torch that returns nodes to its callers (`get_gradient_edge`), or puts hooks on them."""
 
 
 @final
@@ -53,11 +59,24 @@ class FunctionCalls(TorchFunctionMode):  # type: ignore[misc]  # torch brings no
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__"):  # of an attribute
             name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if _packs_in_python():
+            return self._call("saved_tensors_hooks", func, args, kwargs or {})
         if name in self._plain or name.startswith(("is_", "_is_")):
             return func(*args, **(kwargs or {}))
-        if name == "grad_fn" and str(sys._getframe(1).f_globals.get("__name__")).startswith(INSIDE):
+        if name == "grad_fn" and _is_inside(str(sys._getframe(1).f_globals.get("__name__"))):
             return func(*args, **(kwargs or {}))
         return self._call(name, func, args, kwargs or {})
+
+
+def _packs_in_python() -> bool:
+    """Whether code outside of torch packs and unpacks the tensors that a backward pass needs. torch's own does it for
+    checkpoints."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and not str(getattr(hooks[0], "__module__", "")).startswith("torch.")
+
+
+def _is_inside(module: str) -> bool:
+    return module.startswith(INSIDE) and module != GIVES_NODES
 
 
 @final
