@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from itertools import combinations
 
 import pandas as pd
 import pytest
 
 import deniable as dn
 from deniable.queries.answer import batch_shares
+from deniable.queries.plan.disjointness import empty, exclusive
+from deniable.queries.relations.operators import typed
+from deniable.queries.relations.relation_nodes import FilterRows, Source
 from deniable.queries.session import Session
+from deniable.tables.expressions import Expression, call, col
+from deniable.tables.schema import Table
 
 PEOPLE = 3
 ROWS = 8
@@ -102,3 +109,49 @@ def test_numbered_rows_asked_together_are_charged_one_by_one(session: Session) -
     assert batch_shares.parallel(few) == [(0,), (1,), (2,)]
     plain = [session._planned(f"SELECT COUNT(*) AS n FROM t WHERE g {each} 3") for each in ("<", "=", ">")]
     assert batch_shares.parallel(plain) == [(0, 1, 2)]
+
+
+COLUMN = {"x": dn.Domain.integer(-3, 3), "y": dn.Domain.real(-1, 1), "b": dn.Domain.boolean(), "t": dn.Domain.text()}
+VALUES: list[dict[str, object]] = [
+    {"x": x, "y": y, "b": b, "t": t}
+    for x in (None, -3, 0, 2, 3) for y in (None, -1.0, 0.5) for b in (None, True, False) for t in (None, "ax", "b")
+]  # fmt: skip
+
+
+def conditions() -> list[Expression]:
+    plain = [
+        *(col("x") > n for n in (-1, 0, 2)), col("x") <= 0, call("lt", 0, col("x")), col("y") >= 0.5, col("b"),
+        col("x") > col("y"), call("like", col("t"), "a%"), call("in", col("x"), 0, 3), col("t").is_null(), col("x") + 1 > 3,
+    ]  # fmt: skip
+    return plain + [~each for each in plain] + [~(plain[0] & plain[6]), ~(plain[0] | plain[8])]
+
+
+@pytest.mark.slow
+def test_conditions_that_are_said_to_exclude_each_other_do() -> None:
+    """All pairs of conditions, and random ones with AND, against all rows; nothing was proved of NOT before."""
+    chance = random.Random(21)
+    source = Source(Table.of("t", dn.Unit.person("p", rows=2), **COLUMN))
+    columns = source.columns
+    plain = [
+        (each, frozenset(i for i, row in enumerate(VALUES) if typed(each, columns).value(row) is True))
+        for each in conditions()
+    ]
+    pairs = list(combinations(plain, 2))
+    both = [(a & b, met & also) for (a, met), (b, also) in chance.sample(pairs, 60)]
+    pairs += [(one, two) for one in both[:20] for two in plain]
+    proved = 0
+    for (one, here), (two, there) in pairs:
+        if exclusive(one, two, source):
+            proved += 1
+            assert not here & there, (one, two)
+    assert proved > 50
+    emptied = [met for each, met in both if empty(FilterRows(source, each))]
+    assert emptied and not any(emptied)  # noqa: PT018  # some are proved, and none of them has rows
+
+
+@pytest.mark.parametrize("condition", ["g > 3", "v = 1 AND g < 2", "g % 2 = 0", "g > w"])
+def test_a_condition_and_its_negation_cost_as_much_as_one_part(session: Session, condition: str) -> None:
+    question = union("WITH w AS (SELECT p, v, g, w FROM t) ", "v", [condition, f"NOT ({condition})"])
+    planned = session._planned(question).question.relation.rows
+    assert planned == (2 * ROWS if "AND" in condition else ROWS)  # of NOT (a AND b) nothing is proved
+    assert session.sql(question, epsilon=10**4).rows[0][0] / PEOPLE <= planned

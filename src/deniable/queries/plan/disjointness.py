@@ -32,6 +32,8 @@ _WHOLE: Final = 2**53
 """Below this, integers and reals are compared exactly, here and in engines."""
 
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
+_NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+"""What is true of two values where a comparison is false; no value is NaN."""
 
 
 @final
@@ -203,15 +205,16 @@ class _Reading:
         """The limits on each value that the conditions mention, by its canonical form."""
         found: dict[Form, _Limits] = {}
         for condition in conditions:
-            match condition:
+            value, holds = condition, True
+            if isinstance(condition, Call) and condition.operator == "not":
+                value, holds = condition.arguments[0], False
+            if isinstance(value, Call | Column):  # a condition selects rows where it is true
+                _narrow(self._of(found, value), "in", [holds])
+            match _without_not(condition):
                 case Call(operator="is_null", arguments=(value,)):
                     self._of(found, value).null = True
                 case Call(operator="not", arguments=(Call(operator="is_null", arguments=(value,)),)):
                     self._of(found, value)
-                case Call(operator="not", arguments=(Column() as value,)):
-                    _narrow(self._of(found, value), "in", [False])
-                case Column():
-                    _narrow(self._of(found, condition), "in", [True])
                 case Call(operator="in", arguments=(value, *constants)):
                     self._compared(found, "in", value, constants)
                 case Call(operator=operator, arguments=(Literal() as constant, value)) if operator in _TURNED:
@@ -241,6 +244,21 @@ class _Reading:
             _narrow(self._of(found, value), "in", known)
         elif known:
             _narrow(self._of(found, value), operator, known)
+
+
+def _without_not(condition: Expression) -> Expression:
+    """NOT a > 3 as a <= 3; other conditions unchanged."""
+    match condition:
+        case Call(operator="not", arguments=(Call(operator=operator, arguments=(a, b)),)) if operator in _NEGATED:
+            return Call(_NEGATED[operator], (a, b))
+    return condition
+
+
+def exclusive(a: Expression, b: Expression, relation: RelationNode) -> bool:
+    """Whether it is proved that two conditions are not both true of any row of a relation."""
+    reading = _Reading(relation.columns, relation_form(relation)[1])
+    one, two = (reading.limits(conjuncts(each)) for each in (a, b))
+    return any(one[form].excludes(two[form]) for form in one.keys() & two.keys())
 
 
 def _comparable(constant: Scalar, kind: Kind) -> Any | None:

@@ -22,6 +22,7 @@ from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.answer_notes import (
     budget_notes,
     cost_in_words,
+    disjoint_note,
     empty_note,
     group_rows_note,
     rest_in_words,
@@ -169,7 +170,8 @@ class Price:
             lines.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         other = self.other_currency()
         advice = () if other is None or not other.is_better else (str(other),)
-        notes = (empty_note(self.plan), *budget_notes(self.budget), group_rows_note(self.plan, self.budget), *advice)
+        notes = (empty_note(self.plan), *budget_notes(self.budget), group_rows_note(self.plan, self.budget))
+        notes += (disjoint_note(self.plan), *advice)
         lines += [f"note     {note}" for note in notes if note]
         left = rest_in_words(self.left, self.budget)
         lines.append(
