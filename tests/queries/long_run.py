@@ -1,10 +1,11 @@
 """The long run of questions: intervals of every aggregate on real people, and texts by the hundred thousand.
 
-    python -m tests.queries.long_run [--runs N] [--texts N] [--plans N] [--only coverage,texts,plans]
+    python -m tests.queries.long_run [--runs N] [--texts N] [--plans N] [--pairs N] [--only coverage,texts,plans,pairs]
 
 Coverage: 2000 runs by sex, both kinds of noise; a row is marked where 95 ± 1 % does not hold although it should, by a test
-that blames correct intervals once in 1e9. Texts: nothing but our refusals. Plans: no false claim of sensitivity. Exits
-with 1 if something is not so.
+that blames correct intervals once in 1e9. Texts: nothing but our refusals. Plans: no false claim of sensitivity, against
+a reference in Python. Pairs: none against DuckDB, and against Spark (a hundredth of them) where pyspark is installed.
+Exits with 1 if something is not so.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import random
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from tests.queries.answer.test_coverage import LEAST, check
 from tests.queries.coverage import COSTS, REAL, Covered, covered, real
+from tests.queries.engines.kitchen import DuckDBKitchen, SparkKitchen
+from tests.queries.engines.neighbour_fuzz import fuzz, spark_session
 from tests.queries.sql.test_fuzz import SORTS, asks
 from tests.queries.test_sensitivity import search
 
@@ -71,17 +75,38 @@ def plans(count: int) -> bool:
     return found is None
 
 
+def pairs(count: int) -> bool:
+    """As many random plans on neighbouring tables, collected by DuckDB; the worst of true movement / claim is at most 1."""
+    seed = time.time_ns()
+    found = fuzz(DuckDBKitchen(), seed, count)
+    print(f"duckdb, seed {seed}: {found.pairs:,} pairs, worst ratio {float(found.worst):.4f} {found.wrong}", flush=True)
+    return not found.wrong and (find_spec("pyspark") is None or spark_pairs(seed, max(1, count // 100)))
+
+
+def spark_pairs(seed: int, count: int) -> bool:
+    """The same by Spark, which needs about half a second for each."""
+    kitchen = SparkKitchen(spark_session())
+    try:
+        found = fuzz(kitchen, seed, count)
+    finally:
+        kitchen.close()
+    print(f"spark, seed {seed}: {found.pairs:,} pairs, worst ratio {float(found.worst):.4f} {found.wrong}", flush=True)
+    return not found.wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--texts", type=int, default=120_000)
     parser.add_argument("--plans", type=int, default=100_000)
-    parser.add_argument("--only", default="coverage,texts,plans")
+    parser.add_argument("--pairs", type=int, default=50_000)
+    parser.add_argument("--only", default="coverage,texts,plans,pairs")
     chosen = parser.parse_args()
     steps = {
         "coverage": lambda: coverage(chosen.runs),
         "texts": lambda: texts(chosen.texts),
         "plans": lambda: plans(chosen.plans),
+        "pairs": lambda: pairs(chosen.pairs),
     }
     well = [steps[name]() for name in chosen.only.split(",")]
     return 0 if all(well) else 1

@@ -79,6 +79,16 @@ def fuzz(kitchen: Kitchen, seed: int, pairs: int, said: Callable[[Found], None] 
     return found
 
 
+def spark_session() -> Any:
+    """A small session of Spark, on one core."""
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+    session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description="Search for false claims.")
     arguments.add_argument("--pairs", type=int, default=50_000)
@@ -87,12 +97,7 @@ def main() -> None:
     given = arguments.parse_args()
     kitchen: Kitchen = DuckDBKitchen()
     if given.engine == "spark":
-        from pyspark.sql import SparkSession
-
-        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}
-        session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-        session.sparkContext.setLogLevel("OFF")
-        kitchen = SparkKitchen(session)
+        kitchen = SparkKitchen(spark_session())
 
     def said(found: Found) -> None:
         if found.pairs % 2000 < PLANS or given.engine == "spark":
