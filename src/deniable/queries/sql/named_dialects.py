@@ -79,4 +79,5 @@ def _in_dialect(question: Asked, dialect: str) -> Asked:
     if named not in {None, dialect}:
         rule = f"contradicts the first line of the question, which names {named}"
         raise InvalidParameter("dialect", dialect, rule, "name the dialect once")
+    # InDialect is a str, as the question is.
     return question if named or dialect == DIALECTS[0] else InDialect.of(question, dialect)  # type: ignore[return-value]
