@@ -257,7 +257,7 @@ def _without_not(condition: Expression) -> Expression:
 def exclusive(a: Expression, b: Expression, relation: RelationNode) -> bool:
     """Whether it is proved that two conditions are not both true of any row of a relation."""
     reading = _Reading(relation.columns, relation_form(relation)[1])
-    one, two = (reading.limits(conjuncts(each)) for each in (a, b))
+    one, two = (reading.limits(list(conjuncts(each))) for each in (a, b))
     return any(one[form].excludes(two[form]) for form in one.keys() & two.keys())
 
 

@@ -415,7 +415,11 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
 
 
 def _within(
-    plan: NoisePlan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int
+    plan: NoisePlan,
+    budget: Budget,
+    within: float | Mapping[str, float | tuple[float, float]],
+    confidence: float,
+    delta: int,
 ) -> Cost:
     """The smallest cost (to 1e-6) at which each measure's error is at most its target, by bisection."""
     named = {recipe.name: recipe for recipe in plan.recipes}
