@@ -127,7 +127,7 @@ class Heading:
     """The owner's first public key (Ed25519, in hexadecimal). None if any key may sign adjustments and checkpoints."""
 
     renewal: Renewal | None = None
-    """The budget of each period, if the budget renews; Then `budget` is the budget of all periods together."""
+    """The budget of each period, if the budget renews; then `budget` is the budget of all periods together."""
 
     @property
     def family(self) -> str:

@@ -166,7 +166,7 @@ class Ledger:
 
     @property
     def renewal(self) -> Renewal | None:
-        """The budget of each period, if the budget renews; Then `budget` is the budget of all periods together."""
+        """The budget of each period, if the budget renews; then `budget` is the budget of all periods together."""
         return self._heading.renewal
 
     @property
@@ -456,8 +456,7 @@ class Ledger:
     def export(self, path: Place) -> int:
         """Write the history to a new JSONL file that `deniable verify` checks offline. Returns the number of entries.
 
-        The file has the hashes of the answers, and not the answers. It gets its name only when it is complete, so a
-        crash leaves no partial file at `path`.
+        The file has the hashes of the answers, and not the answers. It gets its name only when it is complete.
         """
         with self._store.reading() as transaction:
             return write_export(Path(require_path("path", path, "ledger.jsonl")), self._heading, transaction)
@@ -534,9 +533,7 @@ class Ledger:
 
     @property
     def largest_limit(self) -> Cost:
-        """The largest limit that was ever in force, column by column. `guarantee` is computed from it, because earlier
-        answers may have used it up.
-        """
+        """The largest limit that was ever in force, column by column; `guarantee` is computed from it."""
         with self._store.reading() as transaction:
             return largest(self._heading.limits, transaction.terms(EVERYBODY), None)
 

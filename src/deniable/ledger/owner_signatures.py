@@ -118,7 +118,7 @@ def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, aft
 
 
 def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
-    """Raise LedgerDamaged if the chain does not contain what the note names; Raises LedgerMismatch if the note is about
+    """Raise LedgerDamaged if the chain does not contain what the note names, and LedgerMismatch if the note is about
     another ledger.
     """
     serial, number, link, signer = note

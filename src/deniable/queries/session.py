@@ -144,9 +144,7 @@ class Session:
         self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
         confidence: float = 0.95,
     ) -> Answer | None:  # fmt: skip
-        """The newest stored answer about this or an earlier `version`, or the answer stored in entry `entry`; None if
-        no answer is stored. Free.
-        """
+        """The newest stored answer about this or an earlier `version`, or the one in `entry`; None if missing. Free."""
         if version is not None:
             return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
@@ -412,9 +410,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The budget, fixed when the ledger was made. For a ledger with a renewing budget, this is the budget of all
-        periods together; see `ledger.renewal`.
-        """
+        """The budget, fixed when the ledger was made; a renewing budget for all periods (see `ledger.renewal`)."""
         return self._ledger.budget
 
     @property

@@ -286,9 +286,7 @@ class GroupedAtom(Atom):
         return False
 
     def divisions(self) -> tuple[Curve, ...]:
-        """One curve for each division of the group into people who leave and people who join; empty if these curves are
-        not known (see `grouped_samples`).
-        """
+        """One curve for each division of the group into leaving and joining people, if known (`grouped_samples`)."""
         from deniable.curves.atoms.grouped_samples import divisions
 
         return divisions(self.curve, self.size)
@@ -496,10 +494,7 @@ def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tu
 
 
 def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
-    """One of the mechanisms is drawn with public weights, and the attacker sees which: δ(ε) = Σ weight δ_i(ε).
-
-    One weight for each curve, none negative; they must sum to 1.
-    """
+    """One mechanism is drawn by public weights (of sum 1), and the attacker sees which: δ(ε) = Σ weight δ_i(ε)."""
     return Curve.of(MixtureAtom(*check_weights(weights, curves)))
 
 

@@ -60,9 +60,7 @@ LEARNT = 5
 """Size of the first batch. It is small because its gradients are compared with autograd, which costs several passes."""
 
 TRIES = 4
-"""How often a whole batch is tried. It is tried again if its operations differ from all known ones, and again if they
-differ from those of the reference batch.
-"""
+"""How often a whole batch is tried: again if its operations are new, and again if they differ from the reference."""
 
 CHECKED_EVERY = 32
 """Parameters are checked for NaN and infinity after every this many steps, and after the last step."""

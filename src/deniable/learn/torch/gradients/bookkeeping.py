@@ -475,9 +475,7 @@ class Bookkeeping:
         return PerExample(self.parameters, gathered, count, scale=self.scale)
 
     def _finite_gradients(self, losses: Tensor, edges: list[GradientEdge]) -> list[Tensor | None]:
-        """The gradients of the summed losses at these edges. Raises `Alone` if a loss, one of these gradients, or the
-        gradient of a parameter is not finite.
-        """
+        """The gradients of the summed losses at these edges. Raises `Alone` if a loss or a gradient is not finite."""
         own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         found = gradients(losses.sum(), [*edges, *own], keep=True)
         if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *found)):
@@ -514,9 +512,7 @@ class Bookkeeping:
         return pulled
 
     def _settle(self, calls: list[ModuleCall], pulled: Pulled, truth: AutogradComparison, count: int) -> Gathered:
-        """Per-example gradients that agree with autograd. Each parameter gets them from the smallest module whose
-        captures agree.
-        """
+        """Per-example gradients that agree with autograd, each from the smallest module whose captures agree."""
         called = {call.path for call in calls if call.kind == "unit"}
         gathered: Gathered = {}
         open_names = set(self.parameters)
