@@ -380,6 +380,28 @@ def test_a_pseudonym_depends_on_the_secret_of_the_ledger() -> None:
     assert one.isdisjoint(other)
 
 
+def test_another_column_of_ids_is_refused(tmp_path: Path) -> None:
+    """Under ids of another column everybody would have all rows again."""
+    frame = table(1)
+    frame["visit"] = range(len(frame))
+    with opened(frame, tmp_path / "ledger") as session:
+        session.standing("daily", [COUNT], by="day", epsilon=1)
+    other = dn.Unit.person("visit", rows=ROWS)
+    with opened(frame, tmp_path / "ledger", unit=other) as session, worded(InvalidOperation):
+        session.standing("daily")
+
+
+def test_a_day_is_read_with_the_schema_of_its_answer(tmp_path: Path) -> None:
+    with opened(table(1), tmp_path / "ledger") as session:
+        session.standing("daily", ["SELECT SUM(x) AS s FROM visits"], by="day", epsilon=1).reveal(0)
+    with opened(table(1), tmp_path / "ledger", schema={**SCHEMA, "x": dn.Domain.integer(0, 20)}) as session:
+        standing = session.standing("daily")
+        for read in (standing.recall, standing.reveal):
+            with worded(InvalidOperation):
+                read(0)
+        assert standing.recall(1) is None
+
+
 def test_a_stream_has_no_days() -> None:
     """It is empty after registration: every day was answered, for good, as if it had no rows."""
     pa = pytest.importorskip("pyarrow")
