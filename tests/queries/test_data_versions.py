@@ -163,6 +163,12 @@ def test_versions_by_table() -> None:
     assert more == [(False, "2"), (True, "1"), (False, "people 1, visits 2")]
     with worded(InvalidParameter, parameter="version"):
         asked(table(60), {"wards": "2"})
+    # `people` has other data than its version 1, so nothing is declared for `visits` either.
+    changed, before = people.iloc[1:], ledger.versions()
+    for sources in ({"visits": table(60), "people": changed}, {"people": changed, "visits": table(60)}):
+        with worded(LedgerMismatch):
+            dn.session(sources, unit=unit, schema=schema, ledger=ledger, version={"visits": "3", "people": "1"})
+        assert ledger.versions() == before
 
 
 # -- the schema changes ------------------------------------------------------------------------------------------------
