@@ -310,3 +310,22 @@ def test_errors_of_masses_multiply(side: likelihood_average.Bound) -> None:
     for law in likelihood_average.laws(both._replace(infinity=0.125), 1.0 if side == "upper" else -1.0):
         assert law.relative_error >= 2.25 * 1.25 - 1
         assert 0 <= law.infinity <= 1
+
+
+def test_what_is_cut_counts_as_revealed_in_both_directions() -> None:
+    """Ratios above the last kept value: their mass with the person has an infinite loss, that without has ratio 0."""
+    fine = Ratio(np.array([0.5, 1.5, 1e3]), np.array([0.5, 0.5, 5e-37]), 0.0, 0.0, 0.0)
+    upper = likelihood_average.thinned(fine, "upper")
+    assert upper.values.tolist() == [0.0, 0.5, 1.5]
+    assert upper.infinity == pytest.approx(5e-34)
+    assert upper.infinity >= 5e-34
+    assert upper.masses[0] == pytest.approx(5e-37)
+    assert likelihood_average.thinned(fine, "lower").values.tolist() == [0.5, 1.5, 1e3]
+
+
+def test_errors_of_values_move_losses_outwards() -> None:
+    ratio = Ratio(np.array([0.5, 1.5]), np.array([0.5, 0.5]), 0.0, 0.0, 0.01)
+    for outwards in (1.0, -1.0):
+        without, present = likelihood_average.laws(ratio, outwards)
+        assert np.all((present.losses - np.log(ratio.values)) * outwards >= 0.01)
+        assert np.all((without.losses + np.log(ratio.values)[::-1]) * outwards >= 0.01)

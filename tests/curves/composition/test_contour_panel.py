@@ -60,6 +60,17 @@ def test_moments_are_as_exact_as_they_say(case: tuple[Law, int, float]) -> None:
             assert error * uses < 1e-4  # the bound is of use
 
 
+def test_errors_of_moments_count_for_every_use() -> None:
+    law = SampledAgainstWithout(GaussianLaw(1.0), 0.01)
+    product = contour_panel._Moments((Factor(law, 1000), Factor(LaplaceLaw(0.2), 50)), 1e-6, 1.0)
+    frequencies = np.array([0.0, 0.5])
+    each = [(moment.line(1.0, frequencies), uses) for moment, uses in product.moments]
+    found = product.line(1.0, frequencies)
+    assert found.values == pytest.approx(sum(uses * one.values for one, uses in each))
+    assert np.all(found.errors >= sum(uses * one.errors for one, uses in each))
+    assert product.lost >= sum(uses * moment.lost for moment, uses in product.moments) > 0
+
+
 @pytest.mark.parametrize("is_forward", [True, False])
 @pytest.mark.parametrize(("mu", "rate", "tilt"), [(1.0, 0.3, 0.5), (2.5, 0.01, 6.0), (3.0, 0.3, 3.0)])
 def test_the_moment_at_zero_is_the_mass_that_is_kept(mu: float, rate: float, tilt: float, is_forward: bool) -> None:
