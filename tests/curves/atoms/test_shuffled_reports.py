@@ -12,6 +12,7 @@ import pytest
 
 from deniable import audit, curves
 from deniable.curves import Curve
+from deniable.curves.atoms.shuffled_reports import ShuffledAtom
 from deniable.errors import InvalidParameter
 
 Randomizer = list[list[Fraction]]
@@ -86,6 +87,16 @@ def test_a_distance_bounds_unary_reports() -> None:
     for odds in ODDS:
         exact = float(worst(unary(3, 3), 3, odds))
         assert exact <= curve.delta(epsilon=math.log(odds)) <= weaker.delta(epsilon=math.log(odds)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("distance", [1e-6, 0.05, 0.4])
+def test_a_distance_may_be_off_to_either_side(distance: float) -> None:
+    """More clones hide better, so δ of the counts takes fewer than the distance gives."""
+    atom = ShuffledAtom(curves.pure(epsilon=1), 50, distance)
+    assert atom._clones().clone * (math.e - 1) <= distance * (1 - 0.9e-9)
+    (response, _), *_ = curves.randomized_response(epsilon=1).shuffled(people=50).factors
+    assert isinstance(response, ShuffledAtom)
+    assert response._clones().clone < response._clone
 
 
 def test_hiding_that_the_report_tells_nothing_would_be_false() -> None:
