@@ -166,6 +166,22 @@ def test_replaced_gaussian_samples_are_the_integral(sigma: float, rate: float, e
     assert high - low <= 1e-8 * high
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.25, 0.9])
+def test_at_epsilon_0_only_the_replaced_person_counts(rate: float) -> None:
+    """The distance of the samples is exactly rate × the distance of the mechanism for one person replaced."""
+    one, two = curves.laplace(scale=1), curves.laplace(scale=0.5)
+    delta = one.sampled(rate=rate, replaced=two).delta(epsilon=0)
+    assert delta >= rate * -math.expm1(-1) * (1 - 1e-14)
+    assert delta <= 1.3 * rate * -math.expm1(-1)
+
+
+def test_everybody_sampled_is_the_worse_direction() -> None:
+    two = curves.from_pmf([0.5, 0.3, 0.2], [0.2, 0.2, 0.6], tied=True)
+    whole = two.sampled(rate=1, replaced=two)
+    assert whole.is_symmetric
+    assert whole.delta(epsilon=0.3) == two.delta(epsilon=0.3)
+
+
 def test_no_other_pair_of_gradients_is_worse() -> None:
     """Random pairs of vectors in the plane: the integral over a grid stays below the curve."""
     rate, random = 0.2, np.random.default_rng(3)

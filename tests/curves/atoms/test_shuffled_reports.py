@@ -12,7 +12,8 @@ import pytest
 
 from deniable import audit, curves
 from deniable.curves import Curve
-from deniable.curves.atoms.shuffled_reports import ShuffledAtom
+from deniable.curves.atoms.shuffled_reports import Clones, ShuffledAtom, _law
+from deniable.curves.laws.likelihood_average import Bound
 from deniable.errors import InvalidParameter
 
 Randomizer = list[list[Fraction]]
@@ -97,6 +98,13 @@ def test_a_distance_may_be_off_to_either_side(distance: float) -> None:
     (response, _), *_ = curves.randomized_response(epsilon=1).shuffled(people=50).factors
     assert isinstance(response, ShuffledAtom)
     assert response._clones().clone < response._clone
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+@pytest.mark.parametrize("clones", [Clones(50, 0.1, 0.7, 0.3), Clones(7, 0.2, 0.5, 0.2)])
+def test_all_pairs_of_counts_are_counted_once(clones: Clones, side: Bound) -> None:
+    law = _law(clones, side, 0.0)
+    assert float(np.sum(law.masses)) + law.infinity == pytest.approx(1, abs=1e-11)
 
 
 def test_hiding_that_the_report_tells_nothing_would_be_false() -> None:
