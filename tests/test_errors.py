@@ -6,12 +6,19 @@ import copy
 import inspect
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import deniable as dn
 from deniable import errors
+from deniable.curves.filters import PureFilter
 from deniable.errors import (
+    NOTHING,
     BudgetExceeded,
     DeniableError,
     EngineFailed,
@@ -29,6 +36,7 @@ from deniable.errors import (
     NotCertifiable,
     NotPrivateWarning,
     OutsideTheorem,
+    PublicTuple,
     QuestionRefused,
     ServerRefused,
     UnreadableRecord,
@@ -143,3 +151,44 @@ def test_a_missing_extra_names_the_command_that_brings_it() -> None:
 
 def test_an_exceeded_budget_says_what_is_left() -> None:
     assert str(BudgetExceeded("ε=0.5", "ε=0.31", "lower ε")) == "asked ε=0.5, left ε=0.31; lower ε"
+
+
+COLUMNS: tuple[Any, ...] = (
+    [987, "ana"],
+    (987, "ana"),
+    {987: "ana"},
+    {987, "ana"},
+    np.array([987, 5]),
+    pd.Series(["987", "ana"]),
+    pd.DataFrame({"ana": [987]}),
+    pd.Index([987]),
+)
+TAKES: dict[str, Callable[[Any], object]] = {
+    "a rule": lambda asked: InvalidParameter("x", asked, "must be something else"),
+    "a budget": lambda asked: dn.Budget(epsilon=asked, delta=1e-6),
+    "a renewal": lambda asked: dn.ledger.Renewal(asked, per="week", periods=4),
+    "a filter": lambda asked: PureFilter(epsilon=1).charge(epsilon=asked),
+    "a filter's curve": lambda asked: PureFilter(epsilon=1).charge(asked),
+    "a curve": lambda asked: dn.curves.gaussian(sigma=asked),
+    "a mechanism": lambda asked: dn.Laplace(sensitivity=1, epsilon=asked),
+    "a reading": lambda asked: dn.curves.gaussian(sigma=1).epsilon(delta=asked),
+}
+
+
+@pytest.mark.parametrize("take", TAKES.values(), ids=TAKES)
+def test_a_column_that_was_passed_as_an_argument_is_not_shown(take: Callable[[Any], object]) -> None:
+    """`epsilon=df` printed the first rows of the table."""
+    for asked in COLUMNS:
+        try:
+            error: object = take(asked)
+        except (InvalidParameter, InvalidOperation) as caught:
+            error = caught
+        assert isinstance(error, InvalidParameter | InvalidOperation)
+        assert not re.search(r"987|\bana\b", str(error))
+        assert getattr(error, "asked", NOTHING) is NOTHING
+
+
+def test_two_public_numbers_are_shown() -> None:
+    error = InvalidParameter("bounds", PublicTuple((3, 1)), "low must be at most high")
+    assert str(error) == "bounds=(3, 1): low must be at most high"
+    assert error.asked == (3, 1)

@@ -11,7 +11,7 @@ broken.
 - `boolean`: True or False only; 1 and 0 are refused.
 
 Python treats a bool as an int, and NumPy treats a duration as an integer; these checks refuse both. A list, a column or
-a table that is passed by mistake may be data, so an error never contains it.
+a table that is passed by mistake may be data, so an error never contains it (`errors.InvalidParameter` sees to that).
 
 A room names its own ranges: `curves.curve_arguments` (floats that can be squared), `curves.decimal_arithmetic` (the
 textbook) and `mechanisms.rational_parameters` (noise that floats can measure).
@@ -29,7 +29,7 @@ from types import UnionType
 from typing import Any, Final, final
 
 from deniable import numbers
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import InvalidParameter
 
 Rounding = Callable[[Fraction], float]
 Bound = int | float | Fraction | None
@@ -82,11 +82,6 @@ def at_least(least: int) -> NumberRange:
     return NumberRange(f"must be at least {least}", least=least)
 
 
-def blamed(value: Any) -> Any:
-    """The value, if an error may contain it; NOTHING for a table or column, which may be data passed by mistake."""
-    return NOTHING if hasattr(value, "__len__") and not isinstance(value, str | bytes) else value
-
-
 def _is_number(value: Any, kind: type | UnionType) -> bool:
     if isinstance(value, bool) or not isinstance(value, kind):
         return False
@@ -107,7 +102,7 @@ def rational(
     Fraction(1, 2)
     """
     if not _is_number(value, kind):
-        raise InvalidParameter(name, blamed(value), type_rule)
+        raise InvalidParameter(name, value, type_rule)
     try:
         exact = numbers.rational(value)
     except (OverflowError, ValueError):
@@ -124,7 +119,7 @@ def real(name: str, value: Any, *ranges: NumberRange, rounded: Rounding = number
     of noise, and for limits that must not be exceeded. `overflow_rule` is the rule for a number beyond all floats.
     """
     if not _is_number(value, Real):
-        raise InvalidParameter(name, blamed(value), "must be a real number")
+        raise InvalidParameter(name, value, "must be a real number")
     try:
         # NumPy's longdouble is not a float and has more digits.
         longer = isinstance(value, Rational) or (not isinstance(value, float) and math.isfinite(value))
@@ -148,7 +143,7 @@ def whole(name: str, value: Any, *ranges: NumberRange, type_rule: str = "must be
         # From 2⁵³ on every float is a whole number, and may be a rounded one: do not suggest its digits.
         close = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         helps = close and all(int(value) in each for each in ranges)
-        raise InvalidParameter(name, blamed(value), type_rule, f"write {int(value)}" if helps else "")
+        raise InvalidParameter(name, value, type_rule, f"write {int(value)}" if helps else "")
     result = int(value)
     for each in ranges:
         each.check(name, result, result)
@@ -158,19 +153,19 @@ def whole(name: str, value: Any, *ranges: NumberRange, type_rule: str = "must be
 def python_int(name: str, value: Any, within: NumberRange) -> int:
     """An int in a range. Any other value breaks the rule of the range, also a NumPy integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value not in within:
-        raise InvalidParameter(name, blamed(value), within.rule, within.remedy)
+        raise InvalidParameter(name, value, within.rule, within.remedy)
     return value
 
 
 def python_float(name: str, value: Any, within: NumberRange) -> float:
     """An int or float in a range, as a float. Any other value breaks the rule of the range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value not in within:
-        raise InvalidParameter(name, blamed(value), within.rule, within.remedy)
+        raise InvalidParameter(name, value, within.rule, within.remedy)
     return float(value)
 
 
 def boolean(name: str, value: Any) -> bool:
     """True or False. Any other value breaks the rule, also 1 and 0."""
     if not isinstance(value, bool):
-        raise InvalidParameter(name, blamed(value), "must be True or False")
+        raise InvalidParameter(name, value, "must be True or False")
     return value

@@ -51,7 +51,17 @@ def _revived(kind: type[DeniableError], args: tuple[object, ...]) -> DeniableErr
     return kind.__new__(kind, *args)
 
 
-NOTHING = object()
+@final
+class _Nothing:
+    """The type of `NOTHING`, which stays the same object in a copy and in a pickle."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "NOTHING"
+
+
+NOTHING = _Nothing()
 """For `asked`: the error is not about one particular value."""
 
 
@@ -89,15 +99,29 @@ def type_of(given: object) -> TypeName:
     return TypeName(type(given).__name__)
 
 
+@final
+class PublicTuple(tuple[object, ...]):
+    """Several public numbers in an error, such as the two ends of a range."""
+
+    __slots__ = ()
+
+
+def _not_data(asked: object) -> object:
+    """The same object; NOTHING for a list, a column or a table."""
+    return NOTHING if hasattr(asked, "__len__") and not isinstance(asked, str | bytes | PublicTuple) else asked
+
+
 class InvalidParameter(DeniableError, ValueError):
     """An argument is outside its range.
 
     `parameter` is its name, `asked` its value (or `NOTHING`), `rule` what is required, `remedy` what to write instead.
-    The value appears in the text, cut to 80 characters and without passwords: pass `type_of(value)` if it may be data.
+    The value appears in the text, cut to 80 characters and without passwords. A list, a column or a table that was
+    passed by mistake may be data: `asked` is `NOTHING` instead. Pass `type_of(value)` for another value that may be
+    data, and a `PublicTuple` for numbers that are not, such as a shape.
     """
 
     def __init__(self, parameter: str, asked: object, rule: str, remedy: str = "") -> None:
-        asked, remedy = masked(asked), str(masked(remedy))
+        asked, remedy = masked(_not_data(asked)), str(masked(remedy))
         self.parameter = parameter
         self.asked = asked
         self.rule = rule

@@ -254,7 +254,7 @@ def checked_entropy(entropy: Entropy | None) -> Entropy | None:
     InvalidParameter unless it is None or an Entropy.
     """
     if entropy is not None and not isinstance(entropy, Entropy):
-        raise InvalidParameter("entropy", arguments.blamed(entropy), "must be an Entropy")
+        raise InvalidParameter("entropy", entropy, "must be an Entropy")
     if entropy is not None and not entropy.is_private:
         warnings.warn("this was drawn with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3)
     return entropy

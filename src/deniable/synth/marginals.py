@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, PublicTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +88,9 @@ def checked(sizes: Sequence[int], measured: Sequence[Marginal]) -> None:
             rule = f"must have 1 to {MOST_WAYS} columns, each once and in rising order"
             raise InvalidParameter("columns", each.columns, rule)
         if each.counts.shape != tuple(sizes[column] for column in each.columns):
-            raise InvalidParameter("counts", each.counts.shape, "must have one axis for each column, of its size")
+            raise InvalidParameter(
+                "counts", PublicTuple(each.counts.shape), "must have one axis for each column, of its size"
+            )
         if not (math.isfinite(each.variance) and each.variance > 0):
             raise InvalidParameter("variance", each.variance, "must be finite and above 0")
 

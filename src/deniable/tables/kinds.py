@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from deniable import arguments
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, PublicTuple
 from deniable.numbers import plain
 
 Scalar = bool | int | float | str | dt.date | dt.datetime
@@ -230,15 +230,17 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
             raise InvalidParameter(name, "NaT", "is not a time", "give low and high, or neither")
     low, high = as_written(kind, low), as_written(kind, high)
     if (low is None) != (high is None):
-        raise InvalidParameter("bounds", (low, high), "must have both ends", "give low and high, or neither")
+        raise InvalidParameter(
+            "bounds", PublicTuple((low, high)), "must have both ends", "give low and high, or neither"
+        )
     bounds = None
     if low is not None:
         bounds = (_end(kind, "low", low), _end(kind, "high", high))
         if bounds[0] > bounds[1]:
-            raise InvalidParameter("bounds", (low, high), "low must be at most high", "swap them")
+            raise InvalidParameter("bounds", PublicTuple((low, high)), "low must be at most high", "swap them")
         if 0 < max(abs(end) for end in bounds) < TINIEST:
             rule = "lie nearer to 0 than 1e-250, which is too small for sums"
-            raise InvalidParameter("bounds", (low, high), rule, "store larger numbers, in a smaller unit")
+            raise InvalidParameter("bounds", PublicTuple((low, high)), rule, "store larger numbers, in a smaller unit")
     listed = None if keys is None else _listed(kind, keys)
     return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), _nullable(nullable))
 

@@ -18,7 +18,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, PublicTuple
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.mechanisms import Bounds, rational_parameters
 from deniable.numbers import float_root_down
@@ -120,9 +120,9 @@ class Box:
         for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
             of = "" if parameter == "target_bounds" else f"of feature {name!r} "
             if not (math.isfinite(a) and math.isfinite(b) and a < b):
-                raise InvalidParameter(parameter, (a, b), f"{of}must be finite, and low less than high")
+                raise InvalidParameter(parameter, PublicTuple((a, b)), f"{of}must be finite, and low less than high")
             if not NARROWEST <= b - a <= WIDEST:
-                raise InvalidParameter(parameter, (a, b), f"{of}must be 1e-100 to 1e100 apart")
+                raise InvalidParameter(parameter, PublicTuple((a, b)), f"{of}must be 1e-100 to 1e100 apart")
         return cls(low, high)
 
     @property

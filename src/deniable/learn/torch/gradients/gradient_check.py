@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_flatten, tree_map
 
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter, PublicTuple
 from deniable.learn.torch.gradients.autograd_comparison import TOLERANCE
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping
 from deniable.learn.torch.gradients.vmap_rerun import plain_kernels
@@ -61,7 +61,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     made = of(model, batch)
     if made.dim() != 1 or not made.shape[0]:
         rule = "must have one axis, with the loss of each example, and at least one example"
-        raise InvalidParameter("losses", tuple(made.shape), rule, "write reduction='none'")
+        raise InvalidParameter("losses", PublicTuple(made.shape), rule, "write reduction='none'")
     count = int(made.shape[0])
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}
     tolerance = max([1e-4, *(TOLERANCE[dtype] for dtype in coarsest)])

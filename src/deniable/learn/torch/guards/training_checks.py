@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, PublicTuple, type_of
 from deniable.learn.plans import Plan
 from deniable.learn.torch.gradients.forward_calls import shown
 from deniable.learn.torch.guards.object_snapshots import check_numbers
@@ -259,7 +259,7 @@ def check_losses(losses: Any, count: int) -> torch.Tensor:
     if not isinstance(losses, torch.Tensor):
         raise InvalidParameter("losses", type_of(losses), "must be a tensor with one loss for each example")
     if losses.dim() != 1 or losses.shape[0] != count:
-        shape = tuple(losses.shape)
+        shape = PublicTuple(losses.shape)
         remedy = "write reduction='none', and average over all axes but the first; a model's own loss is usually a mean"
         raise InvalidParameter("losses", shape, f"must have the shape ({count},): one loss for each example", remedy)
     if not losses.requires_grad:
