@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import json
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.tables import Domain, Table, propose_schema, read_schema, write_schema
 from deniable.tables.kinds import Kind
+from deniable.tables.schema import schema_records
 from deniable.tables.schema_proposal import kind_of_type
 from deniable.units import Unit
 from tests.wording import worded
@@ -401,6 +403,12 @@ def test_a_schema_file_that_is_not_there_says_so(tmp_path: Path) -> None:
         with pytest.raises(InvalidParameter, match=said) as failed:
             read_schema(path)
         assert (failed.value.parameter, failed.value.asked) == ("schema", str(path))
+
+
+def test_records_of_a_schema_are_those_that_json_text_holds() -> None:
+    records = schema_records(TABLES)
+    assert records == json.loads(write_schema(TABLES, form="json"))["tables"]
+    assert read_schema({"version": 1, "tables": records}) == TABLES
 
 
 def test_a_name_given_twice_in_json_is_told_plainly() -> None:

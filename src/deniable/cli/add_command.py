@@ -173,7 +173,7 @@ def _described(source: Path, given: dict[str, Any]) -> dict[str, Any]:
     from deniable.cli.question_commands import _named, _unit
     from deniable.queries.engines.price_engine import Unread
     from deniable.tables import propose_schema
-    from deniable.tables.schema import read_schema, write_schema
+    from deniable.tables.schema import read_schema, schema_records
     from deniable.tables.source_files import table_name
 
     unit = _unit(given, None)
@@ -191,5 +191,4 @@ def _described(source: Path, given: dict[str, Any]) -> dict[str, Any]:
         [(name, found)] = _named(source, None).items()
         assert unit is not None
         tables = propose_schema(Unread().types(found), name=name).schema(unit=unit)
-    described: dict[str, Any] = json.loads(write_schema(tables, form="json"))["tables"]
-    return described
+    return schema_records(tables)

@@ -151,7 +151,7 @@ def _print_set(standing: "Standing", as_json: bool) -> None:
 def _print_day(standing: "Standing", day: str, as_json: bool) -> None:
     answers = standing.reveal(read_day(day))
     if as_json:
-        print(json.dumps([json.loads(each.to_json()) for each in answers], ensure_ascii=False, indent=2))
+        print(json.dumps([each.to_dict() for each in answers], ensure_ascii=False, indent=2, allow_nan=False))
         return
     console = _console()
     for text, answer in zip(standing.questions, answers, strict=True):

@@ -7,7 +7,6 @@ model. It holds the hash of the answer instead of the answer, so that it cannot 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
@@ -23,7 +22,7 @@ from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.pricing import released_as
 from deniable.queries.synthetic.synthetic_records import record_of
 from deniable.server.noted_questions import words_of
-from deniable.tables.schema import write_schema
+from deniable.tables.schema import schema_records
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost, Entry, Ledger
@@ -64,7 +63,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
             for i, (name, step) in enumerate(released_as(plan, budget))
             if not plan.is_picked  # a cell that is drawn at random has no added noise
         ],
-        "public": json.loads(write_schema(tables, form="json"))["tables"],
+        "public": schema_records(tables),
         "answer": answer_digest(answer.to_dict()),
         **_footing(answer.guarantee, entry, ledger),
     }
@@ -93,7 +92,7 @@ def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, se
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, 0)} for name, plan, released in each_of
         ],
-        "public": json.loads(write_schema({table.name: table}, form="json"))["tables"],
+        "public": schema_records({table.name: table}),
         "answer": answer_digest(record),
         **_footing(made.guarantee, entry, ledger),
     }

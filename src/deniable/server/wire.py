@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,7 +31,7 @@ from deniable.server.noted_questions import (
     read_note,
     sent,
 )
-from deniable.tables.schema import write_schema
+from deniable.tables.schema import schema_records
 
 RECORDS: Final = 2
 """The version of the records that the server sends; from 2 on they have papers (`sent_papers`). Clients check it when
@@ -183,7 +182,7 @@ def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]
     """
     ledger, budget, tables = session.ledger, session.budget, session.tables
     return {
-        "tables": json.loads(write_schema(tables, form="json"))["tables"],
+        "tables": schema_records(tables),
         "partners": {
             name: [[list(columns), most] for columns, most in table.most_partners]
             for name, table in tables.items()

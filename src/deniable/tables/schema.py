@@ -149,6 +149,24 @@ def write_schema(tables: Mapping[str, Table], *, form: str) -> str:
     return written({name: _as_record(table) for name, table in tables.items()}, form)
 
 
+def schema_records(tables: Mapping[str, Table]) -> dict[str, Any]:
+    """The tables of a schema as JSON-ready dicts, in the form that `read_schema` reads under "tables".
+
+    >>> schema_records({"t": Table.of("t", Unit.row(), x=Domain.real(0, 1))})
+    {'t': {'neighbours': 'add/remove', 'columns': {'x': {'kind': 'real', 'low': 0.0, 'high': 1.0}}}}
+    """
+    return {name: _json_ready(_as_record(table)) for name, table in tables.items()}
+
+
+def _json_ready(value: Any) -> Any:
+    """The same value with dates as text."""
+    if isinstance(value, dict):
+        return {name: _json_ready(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json_ready(each) for each in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
 def written(tables: Mapping[str, Mapping[str, Any]], form: str) -> str:
     """Records of tables as text. Scalars are written as in JSON, which YAML and TOML read too."""
     if form not in _FORMS:

@@ -8,7 +8,6 @@ the dataset is opened again; the old session is closed once its questions are an
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -47,7 +46,7 @@ from deniable.server.operations.work_turns import Large, Places
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody, NewBudget
 from deniable.tables.kinds import Domain
-from deniable.tables.schema import Table, read_schema, write_schema
+from deniable.tables.schema import Table, read_schema, schema_records, write_schema
 from deniable.units import Unit
 
 if TYPE_CHECKING:
@@ -306,7 +305,7 @@ class Datasets:
         files = {name: Path(path) for name, path in record.sources.items()}
         private = {name: path for name, path in files.items() if tables[name].unit is not None}
         public = {name: path for name, path in files.items() if tables[name].unit is None}
-        declared = json.loads(write_schema({name: tables[name] for name in files}, form="json"))
+        declared = {"version": 1, "tables": schema_records({name: tables[name] for name in files})}
         ledger = self.ledger(record, kin)
         engine = self._engine(record)
         try:
