@@ -15,7 +15,7 @@ import deniable as dn
 from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.ledger import Cost
 from deniable.noise import ReplayEntropy
-from deniable.queries.running_totals import TotalsNoise, blocks
+from deniable.queries.running_totals import TotalsNoise, blocks, totals_noise
 from tests.queries.test_standing_questions import COUNT, MEAN, ROWS, SCHEMA, WARDS, opened, table
 from tests.wording import worded
 
@@ -25,7 +25,7 @@ NONE = dn.Budget.pure(epsilon=10_000)
 
 def of(budget: dn.Budget, steps: int, text: str = COUNT, units: int | None = None) -> TotalsNoise:
     with opened(table(1), None, budget=budget) as session:
-        return TotalsNoise(session._planned(text), budget, Cost(units or budget.limit.units), steps)
+        return totals_noise(session._planned(text), budget, Cost(units or budget.limit.units), steps)
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_the_noise_of_totals_has_the_stated_deviation(budget: dn.Budget) -> None
     schema |= {"day": dn.Domain.integer(0, 400)}
     with opened(frame, None, budget=budget, schema=schema) as session:
         plan = session._planned("SELECT key, COUNT(*) AS n FROM visits GROUP BY key")
-    made, steps = TotalsNoise(plan, budget, Cost(budget.limit.units), 11), []
+    made, steps = totals_noise(plan, budget, Cost(budget.limit.units), 11), []
     assert plan.collect.known is not None
     empty = dict.fromkeys(plan.collect.known, (0,))
     entropy = ReplayEntropy(7)

@@ -20,10 +20,12 @@ minimise the mean variance over T steps; for a year b = 20 and L = 2. (Chan, Shi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache, reduce
 from operator import mul
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -39,9 +41,8 @@ from deniable.queries.plan.noise_families import FAMILIES, MARGIN
 from deniable.queries.plan.noise_planner import pairs, shares, unthresholded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deniable.ledger import Budget
+    from deniable.mechanisms import Mechanism
     from deniable.noise import Entropy
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.relations.exact_statistics import Group
@@ -88,36 +89,53 @@ def _digits(step: int, base: int) -> int:
     return total
 
 
-@final
-class TotalsNoise:
+class TotalsNoise(ABC):
     """The noise of the running totals of one question over at most `steps` steps, at one cost for all of them."""
+
+    _made: Sequence[Mechanism]
+    """The mechanism of each part of the plan."""
 
     def __init__(self, plan: NoisePlan, budget: Budget, cost: Cost, steps: int) -> None:
         self._plan, self._budget, self._cost, self._steps = plan, budget, cost, steps
-        self._is_normal = budget.accounting.shape is Shape.NORMAL
-        if self._is_normal:
-            level = budget.level_down(cost) * MARGIN
-            family = FAMILIES[budget.accounting.shape]
-            self._made: Sequence[Any] = [
-                family.mechanism(steps, part.moves, weight, budget.accounting, level)
-                for part, weight in zip(plan.parts, shares(plan, budget), strict=True)
-            ]
-            assert all(isinstance(each, GaussianPrefixSums) for each in self._made)
-            self._draw = Draw(cost)
-        else:
-            self._base, self._levels = blocks(steps)
-            self._draw = Draw(Cost(cost.units // self._levels))
-            self._made = unthresholded(plan, budget, self._draw.cost.units).mechanisms
+        self._prepare()
         if not self.cost.units <= cost.units:
             raise AssertionError("the noise costs more than was charged")
 
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make the mechanisms for `self._cost`."""
+
     @property
+    @abstractmethod
     def cost(self) -> Cost:
         """The cost of all steps together, computed from the curves of the noise; at most the cost that was charged."""
+
+    @abstractmethod
+    def draw(self, count: int) -> Draw:
+        """The noise in the total after `count` steps, as a number (`cells`) of independent draws at one cost."""
+
+    @abstractmethod
+    def deviations(self) -> list[float]:
+        """The standard deviation of the noise in the total of the first part, after step 1, 2, and so on."""
+
+    @abstractmethod
+    def _row(self, count: int) -> list[int]:
+        """The weights of the first `count` steps in the number that gets noise at the last of them."""
+
+    @abstractmethod
+    def _drawn(self, mechanism: Mechanism, groups: int, source: Entropy | None) -> list[int]:
+        """The noise of one step for each group."""
+
+    @abstractmethod
+    def _total(self, noisy: Any) -> Any:
+        """The totals of all groups, from the noisy numbers of all steps (one row for each step)."""
+
+    def _price(self) -> Cost:
+        """The cost of one draw of every mechanism, from the curves. A sum and its count that are drawn together (a
+        pair) have one curve.
+        """
         seconds = {pair.count for pair in pairs(self._plan, self._budget)}
-        curve = reduce(mul, (each.curve for i, each in enumerate(self._made) if i not in seconds))
-        one = self._budget.price(curve)
-        return one if self._is_normal else Cost(one.units * self._levels)
+        return self._budget.price(reduce(mul, (each.curve for i, each in enumerate(self._made) if i not in seconds)))
 
     def step(self, before: Sequence[Step], counts: Mapping[Group, Any], entropy: Entropy | None = None) -> Step:
         """Draw the noise of the next step. `before` has the earlier steps, oldest first; `counts` the exact statistics.
@@ -131,23 +149,15 @@ class TotalsNoise:
         exact, noisy = [], []
         for index, mechanism in enumerate(self._made):
             now = exact_numbers(plan, self._budget, index, groups, counts)
-            earlier = [each[0][index] for each in before]
-            drawn = mechanism.noise if self._is_normal else mechanism
-            summed = self._combined([*earlier, now], place + 1)
-            added = drawn.draw((len(groups),), source).tolist()
+            summed = self._combined([*(each[0][index] for each in before), now], place + 1)
+            added = self._drawn(mechanism, len(groups), source)
             exact.append(now)
-            noisy.append([a + int(b) for a, b in zip(summed, added, strict=True)])
+            noisy.append([a + b for a, b in zip(summed, added, strict=True)])
         return exact, noisy
 
     def _combined(self, steps: list[list[int]], count: int) -> list[int]:
-        """The exact numbers that get noise at the last of these steps: a row of C·x, or the sum of a block."""
-        if self._is_normal:
-            row = [int(each) for each in GaussianPrefixSums.matrices(self._steps)[0][count - 1, :count]]
-        else:
-            size = 1
-            while count % (size * self._base) == 0:
-                size *= self._base
-            row = [0] * (count - size) + [1] * size
+        """The exact numbers that get noise at the last of these `count` steps."""
+        row = self._row(count)
         return [sum(a * b for a, b in zip(row, each, strict=True)) for each in zip(*steps, strict=True)]
 
     def released(self, steps: Sequence[Step]) -> Released:
@@ -164,28 +174,35 @@ class TotalsNoise:
             paired=bool(pairs(plan, self._budget)),
         )  # fmt: skip
 
-    def _total(self, noisy: Any) -> Any:
-        """The totals of all groups, from the noisy numbers of all steps (one row for each step)."""
-        count = len(noisy)
-        if self._is_normal:
-            back = GaussianPrefixSums.matrices(self._steps)[1][count - 1, :count]
-            return np.asarray(back @ noisy.astype(np.float64))
-        last, size, total = count, 1, np.zeros(noisy.shape[1:], dtype=object)
-        while last:
-            last, digit = divmod(last, self._base)
-            for each in range(digit):
-                total = total + noisy[(last * self._base + each + 1) * size - 1]
-            size *= self._base
-        return np.array([max(-LARGEST, min(LARGEST, each)) for each in total.tolist()], dtype=np.int64)
+    def as_one(self, count: int) -> Cost:
+        """The cost at which a single question is as exact as the total after `count` steps."""
+        draw = self.draw(count)
+        return Cost(at_precision(precise(draw.cost.units, self._budget) / draw.cells, self._budget))
+
+
+@final
+class GaussianTotals(TotalsNoise):
+    """Noise on the rows of C·x, shared by all totals."""
+
+    _made: Sequence[GaussianPrefixSums]
+
+    def _prepare(self) -> None:
+        currency, level = self._budget.accounting, self._budget.level_down(self._cost) * MARGIN
+        family, made = FAMILIES[currency.shape], []
+        for part, weight in zip(self._plan.parts, shares(self._plan, self._budget), strict=True):
+            mechanism = family.mechanism(self._steps, part.moves, weight, currency, level)
+            assert isinstance(mechanism, GaussianPrefixSums)
+            made.append(mechanism)
+        self._made = made
+
+    @property
+    def cost(self) -> Cost:
+        return self._price()
 
     def draw(self, count: int) -> Draw:
-        """The noise in the total after `count` steps, as a number (`cells`) of independent draws at one cost.
-
-        Under a Gaussian budget it is one draw, at the cost at which a single question has the same standard deviation.
-        If this cost differs between the parts of the plan, the lowest one is returned.
+        """The noise in the total after `count` steps: one draw, at the cost at which a single question has the same
+        standard deviation. If this cost differs between the parts of the plan, the lowest one is returned.
         """
-        if not self._is_normal:
-            return Draw(self._draw.cost, _digits(count, self._base))
         worst = max(
             (Fraction(float(made.spreads[count - 1])) / Fraction(one)) ** 2 if (one := alone.spread(i)) else Fraction(1)
             for alone in (unthresholded(self._plan, self._budget, self._cost.units),)
@@ -193,14 +210,68 @@ class TotalsNoise:
         )
         return Draw(Cost(math.floor(self._cost.units / worst)))
 
-    def as_one(self, count: int) -> Cost:
-        """The cost at which a single question is as exact as the total after `count` steps."""
-        draw = self.draw(count)
-        return Cost(at_precision(precise(draw.cost.units, self._budget) / draw.cells, self._budget))
+    def deviations(self) -> list[float]:
+        return [float(each) for each in self._made[0].spreads]
+
+    def _row(self, count: int) -> list[int]:
+        return [int(each) for each in GaussianPrefixSums.matrices(self._steps)[0][count - 1, :count]]
+
+    def _drawn(self, mechanism: Mechanism, groups: int, source: Entropy | None) -> list[int]:
+        assert isinstance(mechanism, GaussianPrefixSums)
+        return [int(each) for each in mechanism.noise.draw((groups,), source).tolist()]
+
+    def _total(self, noisy: Any) -> Any:
+        count = len(noisy)
+        back = GaussianPrefixSums.matrices(self._steps)[1][count - 1, :count]
+        return np.asarray(back @ noisy.astype(np.float64))
+
+
+@final
+class LaplaceTotals(TotalsNoise):
+    """Noise on the sums of blocks of steps: ε/L for each of the L levels, at one of which every row is counted."""
+
+    _made: Sequence[Any]
+
+    def _prepare(self) -> None:
+        self._base, self._levels = blocks(self._steps)
+        self._each = Cost(self._cost.units // self._levels)
+        self._made = unthresholded(self._plan, self._budget, self._each.units).mechanisms
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(self._price().units * self._levels)
+
+    def draw(self, count: int) -> Draw:
+        return Draw(self._each, _digits(count, self._base))
 
     def deviations(self) -> list[float]:
-        """The standard deviation of the noise in the total of the first part, after step 1, 2, and so on."""
-        if self._is_normal:
-            return [float(each) for each in self._made[0].spreads]
-        one = unthresholded(self._plan, self._budget, self._draw.cost.units).spread(0)
+        one = unthresholded(self._plan, self._budget, self._each.units).spread(0)
         return [one * math.sqrt(_digits(t, self._base)) for t in range(1, self._steps + 1)]
+
+    def _row(self, count: int) -> list[int]:
+        size = 1
+        while count % (size * self._base) == 0:
+            size *= self._base
+        return [0] * (count - size) + [1] * size
+
+    def _drawn(self, mechanism: Any, groups: int, source: Entropy | None) -> list[int]:
+        return [int(each) for each in mechanism.draw((groups,), source).tolist()]
+
+    def _total(self, noisy: Any) -> Any:
+        last, size, total = len(noisy), 1, np.zeros(noisy.shape[1:], dtype=object)
+        while last:
+            last, digit = divmod(last, self._base)
+            for each in range(digit):
+                total = total + noisy[(last * self._base + each + 1) * size - 1]
+            size *= self._base
+        return np.array([max(-LARGEST, min(LARGEST, each)) for each in total.tolist()], dtype=np.int64)
+
+
+_KINDS: Final[Mapping[Shape, type[TotalsNoise]]] = MappingProxyType(
+    {Shape.NORMAL: GaussianTotals, Shape.LAPLACE: LaplaceTotals}
+)
+
+
+def totals_noise(plan: NoisePlan, budget: Budget, cost: Cost, steps: int) -> TotalsNoise:
+    """The noise of running totals of the shape that the budget pays for."""
+    return _KINDS[budget.accounting.shape](plan, budget, cost, steps)

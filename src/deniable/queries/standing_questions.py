@@ -49,7 +49,7 @@ from deniable.queries.data_versions import DataVersions
 from deniable.queries.plan.pricing import Price
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.queries.relations.relation_nodes import FilterRows, Project, RelationNode, Source, tables_read
-from deniable.queries.running_totals import Step, TotalsNoise, checked_steps
+from deniable.queries.running_totals import Step, TotalsNoise, checked_steps, totals_noise
 from deniable.queries.standing_days import Day, Days
 from deniable.queries.standing_records import EncryptedDays, begun, people_in, total_rows
 from deniable.tables.kinds import Domain, Kind
@@ -136,7 +136,7 @@ class Standing:
         for made in self._plans():
             cost = self.cost
             if self.totals is not None:
-                noise = TotalsNoise(made, session.budget, self.cost, self.totals)
+                noise = totals_noise(made, session.budget, self.cost, self.totals)
                 cost = min((noise.as_one(each) for each in range(1, self.totals + 1)), key=lambda each: each.units)
             found.append(Price(made, session.budget, cost, left, self.confidence, False))
         return found
@@ -252,7 +252,7 @@ class Standing:
         """
         assert self.totals is not None
         chain = EncryptedDays(self.session.ledger, self.name, _EXACT)
-        noises = [TotalsNoise(made, self.session.budget, self.cost, self.totals) for made in plans]
+        noises = [totals_noise(made, self.session.budget, self.cost, self.totals) for made in plans]
         while True:
             known = chain.records()
             days, steps = [each.day for each in reversed(known)], [json.loads(each.record) for each in reversed(known)]
@@ -269,7 +269,7 @@ class Standing:
         if entry.state is State.SEALED:
             return entry
         assert self.totals is not None
-        noise = TotalsNoise(made, self.session.budget, self.cost, self.totals)
+        noise = totals_noise(made, self.session.budget, self.cost, self.totals)
         released = noise.released(steps)
         mark = Measurement(self.session._mark(entry), self.cost)
         found: Entry = self.session.ledger.seal(entry, replace(released, measured=(mark,)).to_bytes())
@@ -339,7 +339,7 @@ def declared(
         raise InvalidParameter("cost", NOTHING, f"is too small for {len(plans)} questions", "give more, or ask fewer")
     if steps is not None:
         for made in plans:
-            TotalsNoise(made, session.budget, each, steps)  # raises now if the cost is too small for its noise
+            totals_noise(made, session.budget, each, steps)  # raises now if the cost is too small for its noise
     standing_records.declare(
         session.ledger, name, {**record, "units": str(each.units)}, Cost(each.units * len(plans)), payer
     )

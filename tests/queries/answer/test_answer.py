@@ -19,7 +19,7 @@ from deniable.ledger.currency import Shape
 from deniable.plots.figure_spec import Figure
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.answer_display import cell_text
-from deniable.queries.intervals.noise_intervals import reach
+from deniable.queries.intervals.draw_laws import reach
 from deniable.queries.session import Session
 from tests.queries.hospital import BUDGETS, opened
 from tests.wording import worded

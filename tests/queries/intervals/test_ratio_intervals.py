@@ -15,7 +15,8 @@ from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer, _Interval
 from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import release
-from deniable.queries.intervals.noise_intervals import Share, reach
+from deniable.queries.intervals.draw_laws import reach
+from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.estimators import DrawnValue
 from deniable.queries.plan.noise_planner import noise, plan

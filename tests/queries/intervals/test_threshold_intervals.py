@@ -13,7 +13,7 @@ from deniable.ledger import Budget, Cost
 from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import _Interval
 from deniable.queries.answer.release import Released, release
-from deniable.queries.intervals.threshold_intervals import _log_tail
+from deniable.queries.intervals.draw_laws import law_of
 from deniable.queries.plan.noise_planner import NoisePlan, noise, plan
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.kinds import Domain
@@ -312,5 +312,5 @@ def test_the_tail_of_whole_noise(shape: Shape, width: float) -> None:
                 exact = r**at / (1 + r) if at >= 1 else 1 - r ** (1 - at) / (1 + r)
             else:
                 exact = mpmath.erfc((mpmath.mpf(at) - 0.5) / mpmath.mpf(width) / mpmath.sqrt(2)) / 2
-            assert _log_tail(shape, width, at) == pytest.approx(float(mpmath.log(exact)), rel=1e-9, abs=1e-12)
-    assert not math.isnan(_log_tail(shape, width, 10**9))
+            assert law_of(shape).log_tail(width, at) == pytest.approx(float(mpmath.log(exact)), rel=1e-9, abs=1e-12)
+    assert not math.isnan(law_of(shape).log_tail(width, 10**9))

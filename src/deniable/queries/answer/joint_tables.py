@@ -33,6 +33,7 @@ from deniable.queries.intervals.noise_intervals import Share, merged_reach
 from deniable.queries.plan.canonical_form import Form, expression_form, relation_form, statistic_form
 from deniable.queries.plan.named_keys import public_values
 from deniable.queries.plan.noise_families import MARGIN, family_of
+from deniable.queries.plan.pricing import least_fitting
 from deniable.queries.relations.exact_statistics import Collect, Count, ExactSum, Moves
 from deniable.synth import pure_splits, residual_noise
 from deniable.synth.residual_noise import Exchange, Workload
@@ -248,33 +249,15 @@ class Jointly:
         """
         wanted = _ROUTES[budget.accounting.shape].proportioned(self, budget, targets)
 
-        def fits(units: int) -> Made | None:
-            try:
-                tried = wanted(Cost(units))
-            except InvalidParameter:  # the cost is too small for any noise
-                return None
+        def fitting(units: int) -> Made | None:
+            tried = wanted(Cost(units))
             near = all(
                 target is None or tried.error(columns, confidence) <= target
                 for columns, target in zip(self.columns, targets, strict=True)
             )
             return tried if near else None
 
-        low, high, found = 1, 10**9, fits(10**9)
-        while found is None:
-            low, high = high, high * 1024
-            if high > 10**36:
-                raise InvalidParameter(
-                    "within", NOTHING, "is smaller than the error at any cost", "give larger numbers"
-                )
-            found = fits(high)
-        while high - low > max(1, low // 10**6):
-            middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
-            tried = fits(middle)
-            if tried is None:
-                low = middle
-            else:
-                high, found = middle, tried
-        return found
+        return least_fitting(fitting, NOTHING)
 
     def _residual(self, shape: dict[Columns, float], budget: Budget, cost: Cost) -> Made:
         """Gaussian noise on residuals with precisions in these proportions, for the whole cost."""

@@ -45,7 +45,8 @@ from deniable.ledger import Cost
 from deniable.mechanisms.prefix_sums import Differences
 from deniable.noise.entropy import checked_entropy
 from deniable.queries.answer.shared_measurements import Measurement, behind, from_list, to_list, total
-from deniable.queries.intervals.noise_intervals import Share, fewest
+from deniable.queries.intervals.draw_laws import fewest
+from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
 from deniable.queries.plan.estimators import DrawnValue
 from deniable.queries.plan.noise_families import family_of

@@ -2,7 +2,8 @@
 
 They cover the error of the noise only, not the error of a sample from a population.
 
-    noise_intervals        the shapes of noise, sums of noise, and a number with its interval (`NoisyEstimate`)
+    draw_laws              the laws of one draw of noise, and sums of continuous noise
+    noise_intervals        sums of noise on integers, and a number with its interval (`NoisyEstimate`)
     threshold_intervals    intervals of a count that is published because it reached a threshold
     ratio_intervals        intervals of quotients with a noisy denominator (Fieller's theorem)
 

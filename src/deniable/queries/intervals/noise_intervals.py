@@ -3,19 +3,16 @@
 An answer is a smooth function of a few noisy numbers. Near them it is nearly linear, so its noise is a weighted sum of
 their noise. If that is Gaussian, the sum is normal; for Laplace noise the law of the weighted sum has a closed form.
 
-The *reach* of noise at a confidence is the half-width x with P(|noise| <= x) = confidence. `reach` computes it for
-continuous noise, `merged_reach` for noise on integers: with few steps per standard deviation, the discrete law has gaps
-that the continuous one does not show.
+The *reach* of noise at a confidence is the half-width x with P(|noise| <= x) = confidence. `draw_laws.reach` computes
+it for continuous noise, `merged_reach` for noise on integers: with few steps per standard deviation, the discrete law
+has gaps that the continuous one does not show.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, final
@@ -24,6 +21,7 @@ import numpy as np
 
 from deniable.ledger.currency import Shape
 from deniable.mechanisms import noise_quantiles
+from deniable.queries.intervals.draw_laws import FAR, MOST, law_of, reach
 
 
 @final
@@ -37,78 +35,6 @@ class NoisyEstimate:
     value: Any
     low: float | int | None = None
     high: float | int | None = None
-
-
-def reach(shape: Shape, deviations: Sequence[float], confidence: float) -> float:
-    """x such that a sum of independent noises with these standard deviations is within ±x with this probability."""
-    spread = math.sqrt(math.fsum(d * d for d in deviations))
-    if spread == 0:
-        return 0.0
-    if shape is Shape.NORMAL:
-        return spread * _normal(confidence)
-    scales = fewest([d / spread / math.sqrt(2) for d in deviations if d > spread * 1e-6], _MOST)
-    return spread * _laplace(tuple(round(scale, 9) for scale in scales), confidence)
-
-
-def fewest(deviations: Sequence[float], most: int) -> list[float]:
-    """At most `most` deviations with the same root of squares: the smallest ones are combined. Ascending.
-
-    For Laplace noise, combining draws makes intervals at 90 % and above wider, never narrower.
-    """
-    found = sorted(deviations)
-    while len(found) > most:
-        insort(found, math.hypot(found.pop(0), found.pop(0)))
-    return found
-
-
-@lru_cache(maxsize=64)
-def _normal(confidence: float) -> float:
-    return noise_quantiles.normal(noise_quantiles.miss(confidence))
-
-
-_MOST: Final = 16
-"""The most Laplace draws that a sum distinguishes; sums of more are nearly normal."""
-
-
-@lru_cache(maxsize=4096)
-def _laplace(scales: tuple[float, ...], confidence: float) -> float:
-    """The reach x of a sum of Laplace noises of these scales, smallest first: P(|S| > x) = 1 - confidence.
-
-    P(|S| > x) = Σ A_i e^(-x/b_i) with A_i = Π_{j≠i} b_i²/(b_i² - b_j²), by partial fractions of Π 1/(1 + b²t²). Equal
-    scales are moved apart a little, upwards. The terms are then huge and of both signs, and about 3 digits cancel for
-    each scale; hence the extra precision. A log-concave law has a log-concave tail, so Newton's method on its logarithm
-    approaches the solution from above.
-    """
-    missed = noise_quantiles.miss(confidence)
-    if len(scales) == 1:
-        return -scales[0] * math.log(missed)
-    # With two or three scales only a few of a float's sixteen digits cancel.
-    number, exp, log = (float, math.exp, math.log) if len(scales) <= 3 else (Decimal, Decimal.exp, Decimal.ln)
-    with localcontext() as context:
-        context.prec = 24 + 4 * len(scales)
-        return float(_newton(number, exp, log, scales, missed))
-
-
-def _newton(number: Any, exp: Any, log: Any, scales: Sequence[float], missed: float) -> Any:
-    """x with Σ A_i e^(-x/b_i) = `missed`, computed with the given type of numbers."""
-    apart = 1 + number("0.005") / len(scales)
-    moved: list[Any] = []
-    for scale in map(number, scales):
-        moved.append(max(scale, moved[-1] * apart) if moved else scale)
-    squares = [b * b for b in moved]
-    terms = [
-        (math.prod((one / (one - other) for other in squares if other != one), start=number(1)), b)
-        for one, b in zip(squares, moved, strict=True)
-    ]
-    x = number(2)
-    for _ in range(100):
-        parts = [(a * exp(-x / b), b) for a, b in terms]
-        tail = sum(part for part, _ in parts)
-        step = log(tail / number(missed)) * tail / sum(part / b for part, b in parts)
-        x += step
-        if abs(step) < 1e-9:
-            break
-    return x
 
 
 # -- merged whole numbers ----------------------------------------------------------------------------------------------
@@ -127,35 +53,31 @@ class Share(NamedTuple):
 
     def deviation(self, shape: Shape) -> float:
         """The standard deviation of the contribution."""
-        r = math.exp(-1 / self.width)
-        one = math.sqrt(2 * r) / (1 - r) if shape is Shape.LAPLACE else math.hypot(self.width, math.sqrt(1 / 12))
-        return self.weight * one * math.sqrt(self.cells)
+        return self.weight * law_of(shape).deviation(self.width) * math.sqrt(self.cells)
 
     def pieces(self, shape: Shape) -> list[float]:
         """Standard deviations of continuous noise that is at least as wide; many cells are combined into a few."""
-        few = min(self.cells, _MOST)
+        few = min(self.cells, MOST)
         own = self.deviation(shape) / math.sqrt(self.cells)
-        one = max(own, math.sqrt(2) * self.width * self.weight) if shape is Shape.LAPLACE else own
+        one = max(own, law_of(shape).continuous_deviation(self.width) * self.weight)
         return [one * math.sqrt(self.cells / few)] * few
 
     @classmethod
     def between(cls, shape: Shape, length: float) -> Share:
         """A share for continuous noise of this standard deviation, represented on very small steps."""
-        return cls(length / _ENDLESS, _ENDLESS / math.sqrt(2) if shape is Shape.LAPLACE else _ENDLESS)
+        return cls(length / _ENDLESS, law_of(shape).width_of(_ENDLESS))
 
 
 _ENDLESS: Final = 2.0**30
 """Steps per standard deviation that represent continuous noise."""
 _FINE: Final = 256
 """Steps of the convolution grid per standard deviation, for each share."""
-_FAR: Final = 40
-"""Standard deviations beyond which the tail is below the precision of a float."""
 _COARSE: Final = 30
 """With this many steps per standard deviation the continuous law is accurate, except for half a step: an interval that
 ends just before an integer misses that integer's probability.
 """
 _FILLED: Final = 10
-"""Like `_COARSE`, for more than `_MOST` draws with steps of different sizes: each fills gaps that others leave."""
+"""Like `_COARSE`, for more than `MOST` draws with steps of different sizes: each fills gaps that others leave."""
 
 
 @lru_cache(maxsize=512)
@@ -173,23 +95,23 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
     if not shares:
         return 0.0
     if len(shares) == shares[0].cells == 1:
-        quantile = noise_quantiles.discrete_laplace if shape is Shape.LAPLACE else noise_quantiles.rounded_gaussian
-        return shares[0].weight * quantile(Fraction(shares[0].width), noise_quantiles.miss(confidence))
+        missed = noise_quantiles.miss(confidence)
+        return shares[0].weight * law_of(shape).quantile(Fraction(shares[0].width), missed)
     lengths = [share.deviation(shape) for share in shares]
     spread = math.hypot(*lengths)
     if spread == 0:  # at a very high cost the noise is 0
         return 0.0
     steps = {share.weight for share in shares}
     is_fine = max(steps) * _COARSE < spread
-    if is_fine or (len(steps) > _MOST and max(steps) * _FILLED < spread):
+    if is_fine or (len(steps) > MOST and max(steps) * _FILLED < spread):
         between = reach(shape, [length for share in shares for length in share.pieces(shape)], confidence)
         return between + (max(steps) / 2 if is_fine else _gap(shape, shares, spread))
-    if len(shares) > _MOST:
+    if len(shares) > MOST:
         return smooth_reach(shape, shares, confidence)
     small = math.fsum(length for length in lengths if length < spread / 1000)
     shares = tuple(share for share, length in zip(shares, lengths, strict=True) if length >= spread / 1000)
     step = spread / (_FINE * len(shares))
-    size = 1 << math.ceil(math.log2(2 * _FAR * _FINE * len(shares)))
+    size = 1 << math.ceil(math.log2(2 * FAR * _FINE * len(shares)))
     waves = np.ones(size // 2 + 1, dtype=np.complex128)
     for share in shares:
         if share.width > _COARSE:
@@ -219,13 +141,7 @@ def _gap(shape: Shape, shares: tuple[Share, ...], spread: float) -> float:
     heights = np.ones_like(at)
     for share in shares:
         turned = np.abs((share.weight * at + math.pi) % (2 * math.pi) - math.pi)
-        if shape is Shape.LAPLACE:
-            r = math.exp(-1 / share.width)
-            one = (1 - r) ** 2 / (1 - 2 * r * np.cos(turned) + r * r)
-        else:
-            turns = turned[:, None] + 2 * math.pi * np.arange(-2, 3)
-            one = np.exp(-((share.width * turns) ** 2) / 2).sum(axis=1)
-        heights *= np.minimum(one, 1.0) ** share.cells
+        heights *= np.minimum(law_of(shape).folded_wave(share.width, turned), 1.0) ** share.cells
     return max(1.01 * float(np.max(heights * math.pi / at)), largest / 16)
 
 
@@ -252,26 +168,16 @@ def smooth_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
 
 def _smooth(shape: Shape, share: Share, frequencies: Any) -> Any:
     """The characteristic function of a draw whose steps are much smaller than its noise."""
-    squares = (share.weight * share.width * frequencies) ** 2
-    one = np.exp(-squares / 2) if shape is Shape.NORMAL else 1 / (1 + squares)
-    return one**share.cells
+    return law_of(shape).wave((share.weight * share.width * frequencies) ** 2) ** share.cells
 
 
 def _summed(shape: Shape, share: Share) -> tuple[Any, Any]:
     """(the integers that a draw, summed over its cells, can be; the probability of each)."""
-    if shape is Shape.LAPLACE:
-        most = math.ceil(_FAR * share.width) + 1
-        at = np.arange(-most, most + 1)
-        law = np.exp(-np.abs(at) / share.width)
-    else:
-        most = math.ceil(10 * share.width) + 1
-        at = np.arange(-most, most + 1)
-        ends = [math.erf((each - 0.5) / share.width / math.sqrt(2)) for each in range(-most, most + 2)]
-        law = np.diff(ends) / 2
+    at, law = law_of(shape).masses(share.width)
     law /= law.sum()
     if share.cells > 1:
         spread = math.sqrt(float(law @ (at * at)))
-        half = max(most, math.ceil(_FAR * spread * math.sqrt(share.cells)))
+        half = max(int(at[-1]), math.ceil(FAR * spread * math.sqrt(share.cells)))
         size = 1 << math.ceil(math.log2(2 * half + 2))
         wave = np.fft.rfft(np.bincount(at % size, law, minlength=size)) ** share.cells
         law = np.maximum(np.fft.fftshift(np.fft.irfft(wave, size)), 0.0)

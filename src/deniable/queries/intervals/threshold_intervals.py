@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, final
 
 from deniable.ledger.currency import Shape
 from deniable.mechanisms import noise_quantiles
+from deniable.queries.intervals.draw_laws import law_of
 from deniable.queries.intervals.noise_intervals import Share, merged_reach
 
 _CLEAR: Final = 100
@@ -36,11 +37,11 @@ class ThresholdGate(NamedTuple):
 
     def log_shown(self, count: float) -> float:
         """ln P(n + Z >= τ), for n = `count`."""
-        return _log_tail(self.shape, self.width, self.threshold - count)
+        return law_of(self.shape).log_tail(self.width, self.threshold - count)
 
     def log_above(self, value: float, count: float) -> float:
         """ln P(n + Z >= value | n + Z >= τ), for n = `count` and a value of at least τ."""
-        return _log_tail(self.shape, self.width, value - count) - self.log_shown(count)
+        return law_of(self.shape).log_tail(self.width, value - count) - self.log_shown(count)
 
     def low(self, value: int, missed: float) -> int:
         """The smallest n for which a published count is at least `value` with a probability above `missed`."""
@@ -130,20 +131,3 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
-
-
-def _log_tail(shape: Shape, width: float, at: float) -> float:
-    """ln P(Z >= at) of integer noise for an integer `at`; between integers, an interpolation.
-
-    Discrete Laplace: P(Z >= d) = r^d/(1 + r) for d >= 1. Rounded Gaussian: P(N >= (d - 1/2)/σ).
-    """
-    if shape is Shape.LAPLACE:
-        r = math.exp(-1 / width)
-        if at >= 0.5:
-            return -at / width - math.log1p(r)
-        return math.log1p(-math.exp((at - 1) / width) / (1 + r))
-    z = (at - 0.5) / width / math.sqrt(2)
-    if z < 20:
-        return math.log(math.erfc(z) / 2)
-    square = z * z  # erfc(z) = e^(-z²)/(z√π) · (1 - 1/2z² + 3/4z⁴ - …); what follows is below 1e-7 of it
-    return -square - math.log(2 * z * math.sqrt(math.pi)) + math.log1p(-0.5 / square + 0.75 / square**2)

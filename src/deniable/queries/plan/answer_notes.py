@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.ledger.currency import Shape
 from deniable.queries.plan.disjointness import empty, exclusive
+from deniable.queries.plan.noise_families import family_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum, Reach
 from deniable.queries.relations.relation_nodes import tables_read
 from deniable.tables.expressions import Call, Literal, columns_used
@@ -82,10 +81,8 @@ def group_rows_note(plan: NoisePlan, budget: Budget) -> str:
         return ""
     reach = collect.reach
     bounded = Reach(reach.rows, reach.groups, 1)
-    if budget.accounting.shape is Shape.LAPLACE:
-        ratio = bounded.in_all / reach.in_all
-    else:
-        ratio = math.sqrt(bounded.squares / reach.squares)
+    family = family_of(budget)
+    ratio = family.length(bounded) / family.length(reach)
     if ratio > _WORTH_A_BOUND:
         return ""
     bound = "with at most 1 row of each person in each group, OPTIONS (max_rows_per_group = 1),"

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 
 from deniable.ledger.currency import Shape
-from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, merged_reach, reach
+from deniable.queries.intervals.draw_laws import law_of, reach
+from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, merged_reach
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import lit
@@ -435,8 +436,7 @@ def _far(shape: Shape, law: Differences, confidence: float) -> Any:
 
     Laplace noise is added in whole rows, and its law has gaps if it is narrow, so its reach is rounded up.
     """
-    found = _reaches(shape, law, confidence) * law.deviations
-    return np.ceil(found) if shape is Shape.LAPLACE else found
+    return law_of(shape).in_whole_rows(_reaches(shape, law, confidence) * law.deviations)
 
 
 def rank_error(law: Differences, shape: Shape, confidence: float) -> float:

@@ -26,7 +26,7 @@ from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSum
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.ledger.currency import Currency
-    from deniable.queries.relations.exact_statistics import Moves
+    from deniable.queries.relations.exact_statistics import Moves, Reach
 
 MARGIN: Final = Fraction(2**40 - 1, 2**40)
 """Noise is made for a level smaller by this factor, so that roundings never cost more than was charged."""
@@ -82,6 +82,10 @@ class NoiseFamily(ABC):
         """The cost of a count that is off by more than `near` with probability `missed`; a person has `rows` rows."""
 
     @abstractmethod
+    def length(self, reach: Reach) -> float:
+        """The most that a person's rows move a statistic of rows, in the norm that noise is proportional to."""
+
+    @abstractmethod
     def mean_distance(self, deviation: float) -> float:
         """E|x| of noise of this standard deviation on a count."""
 
@@ -122,6 +126,9 @@ class GaussianFamily(NoiseFamily):
     def count_cost(self, budget: Budget, rows: int, near: int, missed: float) -> Cost:
         # Rounded noise is off by more than `near` where the noise before rounding exceeds near + 1/2.
         return budget.cost(mu=Fraction(rows * noise_quantiles.normal(missed) / (near + 0.5)))
+
+    def length(self, reach: Reach) -> float:
+        return math.sqrt(reach.squares)
 
     def mean_distance(self, deviation: float) -> float:
         return _HALF_NORMAL * deviation
@@ -166,6 +173,9 @@ class LaplaceFamily(NoiseFamily):
         for _ in range(64):  # from above, and every step is nearer to the solution than the one before
             loss = (math.log(2 / missed) - math.log1p(math.exp(-loss))) / (near + 1)
         return budget.cost(epsilon=Fraction(rows * loss))
+
+    def length(self, reach: Reach) -> float:
+        return reach.in_all
 
     def mean_distance(self, deviation: float) -> float:
         variance = deviation**2  # 1/(cosh a - 1), where E|x| = 1/sinh a

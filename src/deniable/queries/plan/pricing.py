@@ -7,10 +7,10 @@ of the budget; `Price` describes what these units buy.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from deniable.queries.plan.currency_advice import OtherCurrency
     from deniable.queries.plan.noise_planner import Noise
     from deniable.units import Unit
+
+Fitted = TypeVar("Fitted")
 
 SHARE_FOR_KEYS: Final = 100
 """The default δ of a question whose keys are not public. With R_0 the budget's δ for keys and R_k the rest after k
@@ -432,29 +434,41 @@ def _within(
     targets = [_target(named[name], target) for name, target in given.items()]
     sizes = {rows for _, _, rows in targets}
 
-    def fits(units: int) -> bool:
+    def fitting(units: int) -> Cost | None:
         cost = Cost(units, delta)
+        ranks = rank_errors(plan, budget, cost, confidence)
+        found = {rows: {**errors(plan, budget, cost, confidence, rows), **ranks} for rows in sizes}
+        return cost if all((found[rows][name] or 0.0) <= near for name, near, rows in targets) else None
+
+    return least_fitting(fitting, within)
+
+
+def least_fitting(fitting: Callable[[int], Fitted | None], within: object) -> Fitted:
+    """What `fitting` returns for the least number of units (to 1e-6) for which that is not None, by bisection.
+
+    `fitting` may raise InvalidParameter for a cost that is too small for any noise. Raises InvalidParameter about
+    `within` if no number of units is large enough.
+    """
+
+    def tried(units: int) -> Fitted | None:
         try:
-            ranks = rank_errors(plan, budget, cost, confidence)
-            found = {rows: {**errors(plan, budget, cost, confidence, rows), **ranks} for rows in sizes}
-        except InvalidParameter:  # the cost is too small for any noise
-            return False
-        return all((found[rows][name] or 0.0) <= near for name, near, rows in targets)
+            return fitting(units)
+        except InvalidParameter:
+            return None
 
     low, high = 1, 10**9
-    while not fits(high):
+    while (found := tried(high)) is None:
         low, high = high, high * 1024
         if high > 10**36:
-            raise InvalidParameter(
-                "within", within, "is smaller than the error at the largest cost", "give a larger number"
-            )
+            raise InvalidParameter("within", within, "is smaller than the error at any cost", "give a larger number")
     while high - low > max(1, low // 10**6):
         middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
-        if fits(middle):
-            high = middle
-        else:
+        nearer = tried(middle)
+        if nearer is None:
             low = middle
-    return Cost(high, delta)
+        else:
+            high, found = middle, nearer
+    return found
 
 
 def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
