@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from deniable import numbers
@@ -195,6 +196,9 @@ def test_roots_are_on_their_side_by_exact_squares() -> None:
         assert exact <= high**2 <= exact * (1 + Fraction(1, 2**bits)) ** 2
         near = numbers.float_root_down(exact)
         assert Fraction(near) ** 2 <= exact < Fraction(numbers.above(near)) ** 2
+    for exact in {Fraction(p, q) for p in range(1, 60) for q in range(1, 60)}:
+        for bits in (0, 1, 4):  # few enough for scaled numbers that lie just above a square
+            assert exact <= numbers.root_up(exact, bits=bits) ** 2 <= exact * (1 + Fraction(1, 2**bits)) ** 2
     for k in range(1000):
         square = Fraction(k, 7) ** 2
         assert numbers.root_up(square) == Fraction(k, 7)
@@ -224,6 +228,15 @@ def test_every_room_takes_a_number_as_the_rational_that_it_stores(given) -> None
     for absent in (math.nan, math.inf, np.float32("inf"), Decimal("sNaN")):
         with pytest.raises((ValueError, OverflowError)):
             numbers.rational(absent)
+
+
+def test_columns_and_scalars_of_libraries_are_read_as_values_of_python() -> None:
+    assert numbers.plain_list(np.array([1, 2])) == numbers.plain_list(pd.Series([1, 2])) == [1, 2]
+    for other in ([1], "ab", 3, np.array([[1]]), np.float64(2)):
+        assert numbers.plain_list(other) is other
+    for other in (pd.Series([1]), pd.NA, np.array([1]), "ab"):
+        assert numbers.plain(other) is other
+    assert type(numbers.plain(np.int64(3))) is int
 
 
 def test_floats_are_moved_to_one_side_in_two_modules_only() -> None:

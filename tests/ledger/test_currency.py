@@ -98,3 +98,12 @@ def test_no_code_compares_the_name_of_a_currency() -> None:
     found = [str(file) for file in source.rglob("*.py") if pattern.search(file.read_text(encoding="utf-8"))]
     assert found == []
     assert pattern.search('if budget.currency == "epsilon":')
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_a_choice_costs_nearly_the_units_that_it_was_made_for(budget: Budget) -> None:
+    """The exponential mechanism of `choice_epsilon`, by its certified price: no more, and at small ε not much less."""
+    for units in (10**26, 10**28, 10**29):
+        epsilon = budget.accounting.choice_epsilon(units)
+        paid = budget.price(curves.exponential(epsilon=epsilon)).units
+        assert 0.98 * units <= paid <= units * (1 + 1e-9)
