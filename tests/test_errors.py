@@ -167,6 +167,7 @@ TAKES: dict[str, Callable[[Any], object]] = {
     "a rule": lambda asked: InvalidParameter("x", asked, "must be something else"),
     "a budget": lambda asked: dn.Budget(epsilon=asked, delta=1e-6),
     "a renewal": lambda asked: dn.ledger.Renewal(asked, per="week", periods=4),
+    "a period": lambda asked: dn.ledger.Renewal(dn.Budget(epsilon=1, delta=1e-6), per=asked, periods=4),
     "a filter": lambda asked: PureFilter(epsilon=1).charge(epsilon=asked),
     "a filter's curve": lambda asked: PureFilter(epsilon=1).charge(asked),
     "a curve": lambda asked: dn.curves.gaussian(sigma=asked),

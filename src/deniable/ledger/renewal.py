@@ -63,7 +63,7 @@ class Renewal:
     def __post_init__(self) -> None:
         if not isinstance(self.budget, Budget):
             raise InvalidParameter("budget", self.budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
-        if self.per not in PERIODS:
+        if not isinstance(self.per, str) or self.per not in PERIODS:
             raise InvalidParameter("per", self.per, f"must be one of {', '.join(PERIODS)}")
         arguments.python_int("periods", self.periods, _COUNT)
 
