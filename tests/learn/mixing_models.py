@@ -70,6 +70,45 @@ class Remembering(Two):
         return x - before.to(x.dtype)
 
 
+class Writing(Two):
+    """A running mean in a parameter or a buffer, written past torch's versions once the weights have moved."""
+
+    def __init__(self, kind, write):
+        super().__init__()
+        self.kept = nn.Parameter(torch.zeros(WIDTH), requires_grad=kind == "trained")
+        if kind == "buffer":
+            del self.kept
+            self.register_buffer("kept", torch.zeros(WIDTH))
+        self.write, self.limit = write, float(self.inner.bias.detach().abs().sum()) * 1.02
+
+    def first(self, x):
+        before = self.kept.detach().clone()
+        if float(self.inner.bias.detach().abs().sum()) > self.limit:
+            self.write(self.kept, x.detach().mean(0).to(before.dtype))
+        return x - before
+
+
+def replace_data(kept, now):
+    kept.data = now.clone()
+
+
+def write_numpy(kept, now):
+    kept.detach().numpy()[:] = now.numpy()
+
+
+WRITING = {
+    (kind, name): functools.partial(Writing, kind, write)
+    for kind in ("trained", "frozen", "buffer")
+    for name, write in {
+        "data": lambda kept, now: kept.data.mul_(0.5).add_(now, alpha=0.5),
+        "other data": replace_data,
+        "numpy": write_numpy,
+    }.items()
+    if (kind, name) != ("buffer", "numpy")  # buffers are compared in the first batch only
+}
+"""(kind of tensor, way) -> model that must be refused when it writes."""
+
+
 class Keeping(Two):
     """A running mean in an object whose state is not in attributes."""
 
@@ -329,7 +368,7 @@ MIXING = {
     "a nested tensor": with_(by_nested),
     "saved tensors that are changed": with_(later=packed),
     "a hook on a node that torch gives": with_(later=edged),
-    "an operation of another library": with_(lambda x: x - torch.ops.mixing.centred_like(x).flip(0)),
+    "an operation of another library": with_(lambda x: x - torch.ops.mixing.centred_like(x)),
     "memory that grows": with_(on_grown_memory),
 }
 """Name -> model that must be isolated or refused. Those with a warm-up do it only after some steps."""

@@ -68,6 +68,13 @@ def test_the_curve_is_the_integral_over_all_coins():
     assert high < 1.02 * max(ahead, back)
 
 
+def test_a_turn_that_has_begun_counts():
+    """Seven steps of three bands: the first group has had three turns."""
+    plan = learn.BandMF(clip=1.0, batch_size=5, records=90, steps=9, bands=3, noise=1.1)
+    assert plan.so_far(7) == plan.so_far(9) == plan.curve
+    assert plan.so_far(6).epsilon(delta=1e-5) < plan.so_far(7).epsilon(delta=1e-5)
+
+
 def test_one_band_is_dpsgd():
     plan = learn.BandMF(clip=1.0, batch_size=10, records=100, steps=7, bands=1, noise=2.0)
     same = learn.DPSGD(clip=1.0, batch_size=10, records=100, steps=7, noise=2.0)

@@ -53,6 +53,17 @@ def test_too_long_roundings_are_drawn_again_and_at_last_cut() -> None:
     assert max(lengths) > 1  # the deterministic bound would not be L²
 
 
+def test_every_rounding_is_within_the_bound_that_the_curve_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a bound that nearly half of the roundings exceed; the plan's own is exceeded once in 10,000 times."""
+    plan = learn.Federated(clip=1.0, dimension=50, clients=5, missing=0, rate=1.0, rounds=1, noise=8.0, deviation=16)
+    update = np.full(50, plan.clip / math.sqrt(50)) * 0.999
+    lengths = [int(each @ each) for each in (plan.rounded(update) for _ in range(50))]
+    bound = int(np.median(lengths))
+    assert bound > (np.trunc(update * plan.scale) ** 2).sum()
+    monkeypatch.setattr("deniable.learn.federated_plan._largest_square", lambda *_: bound)
+    assert max(int(each @ each) for each in (plan.rounded(update) for _ in range(50))) <= bound
+
+
 def test_rounding_has_no_bias() -> None:
     """The mean of many roundings, against its standard error: 7 of them, a false alarm of 3e-12 for each number."""
     plan = made(dimension=3, noise=20.0)

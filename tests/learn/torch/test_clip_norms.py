@@ -19,6 +19,7 @@ from torch import nn  # noqa: E402
 
 from deniable.learn.torch import AdamBC, GradientNoise, Trainer  # noqa: E402
 from deniable.learn.torch.clip_norms import ClipNorms  # noqa: E402
+from deniable.learn.torch.run_processes import Processes  # noqa: E402
 from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
@@ -107,6 +108,22 @@ def test_the_curve_is_that_of_both_releases_together():
     less = adaptive(rate=0.1, steps=7).calibrate(epsilon=1, delta=1e-5)
     assert less.noise > plain.calibrate(epsilon=1, delta=1e-5).noise  # the counts have to be paid for
     assert less.curve.epsilon(delta=1e-5) <= 1
+
+
+def test_the_balance_has_the_noise_that_the_curve_assumes():
+    """The norm of the next step shows the noisy balance. Fails by chance with a probability of 1e-9 (χ²)."""
+    from scipy.stats import chi2
+
+    plan = learn.DPSGD(clip=learn.AdaptiveNorm(2.0, quantile=0.5, count_noise=30.0), rate=1.0, steps=1, noise=1.0)
+    optimizer, expected, runs = torch.optim.SGD([torch.zeros(1)], lr=1), 1000.0, 400
+    squares = []
+    for _ in range(runs):
+        clip = ClipNorms(plan, optimizer, None)
+        clip.end_step(Processes(None), expected, torch.device("cpu"))
+        share = 0.5 - math.log(clip.norm / 2.0) / 0.2
+        squares.append(((2 * share - 1) * expected / 30.0) ** 2)
+    low, high = chi2.ppf([5e-10, 1 - 5e-10], runs)
+    assert low <= sum(squares) <= high * (1 + 1e-3)  # rounding to integers adds 1/12
 
 
 @pytest.mark.parametrize("first", [0.05, 40.0])

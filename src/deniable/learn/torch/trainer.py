@@ -166,7 +166,7 @@ class Trainer:
         self._is_closed = self._is_running = False  # running: batches may run as compiled steps
         self._watch = ForwardWatch(model, self._parameters.values())
         level = training_checks.check_separation(separation)
-        self._following = Following(model, self._book, lambda: self._watch.is_on, level)
+        self._following = Following(model, self._book, self._watch, level)
         if people is not None:
             self._following.why_alone = ONE_EXAMPLE
         self._comparison = SumComparison(entropy)

@@ -15,12 +15,21 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.*(Sparse|sparse).*")]
 
 from deniable import learn  # noqa: E402
-from deniable.errors import InvalidParameter  # noqa: E402
+from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
 from deniable.learn.torch.gradient_noise import GradientNoise  # noqa: E402
 from deniable.learn.torch.gradients import bookkeeping  # noqa: E402
 from deniable.learn.torch.guards.sum_comparison import SumComparison  # noqa: E402
-from tests.learn.mixing_models import APART, MIXING, Ragged, losses_on, padded, ragged, records  # noqa: E402
+from tests.learn.mixing_models import (  # noqa: E402
+    APART,
+    MIXING,
+    WRITING,
+    Ragged,
+    losses_on,
+    padded,
+    ragged,
+    records,
+)
 
 torch.set_num_threads(1)
 
@@ -130,6 +139,16 @@ def test_one_record_moves_the_clipped_sum_by_one_norm_at_most(name, count, preci
     assert trainer.separation == "isolated"
     assert any("separation is isolated" in words for words in trainer.guarantee.assumptions)
     assert most <= 1 + ROUNDING[precision]
+
+
+@pytest.mark.parametrize("separation", [None, "isolated", "assumed"])
+@pytest.mark.parametrize("kind", WRITING)
+def test_a_forward_pass_that_writes_into_a_parameter_or_buffer_is_refused(kind, separation):
+    """`codebook.data.mul_(.9).add_(...)`, a running mean in a parameter, was taken for proved: 3.7 norms."""
+    if kind[1] == "numpy" and separation == "assumed":
+        pytest.skip("nothing is proved, and numpy is not seen")
+    with pytest.raises((InvalidParameter, InvalidOperation), match=r"from the data and without noise|wrote data"):
+        summed(WRITING[kind], records(9), steps=3, separation=separation)
 
 
 @pytest.mark.parametrize(

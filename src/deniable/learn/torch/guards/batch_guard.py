@@ -15,6 +15,7 @@ from deniable.learn.torch.gradients.forward_calls import Hook
 from deniable.learn.torch.guards.batch_rows import kinds_of, leaves_of, shapes_of, why_not_rows
 from deniable.learn.torch.guards.cleared_memory import ClearedMemory
 from deniable.learn.torch.guards.forward_programs import Program, ProgramComparison, dependence_on_size
+from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.guards.module_state import ModuleState
 from deniable.learn.torch.guards.outside_state import Outside
 from deniable.learn.torch.guards.separation_trace import Trace
@@ -50,8 +51,8 @@ KEPT = (
     "model's classes, and globals and closures that methods of these classes name; places that are not checked are "
     "other modules of Python, containers of more than 4096 members in globals, iterators and other objects without a "
     "__dict__ or slots, globals that a function in an attribute names, hooks that it registers, and writes through "
-    ".data into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that nobody knows, "
-    "or that it sets itself"
+    ".data or numpy into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that "
+    "nobody knows, or that it sets itself"
 )
 
 
@@ -60,10 +61,9 @@ class Following:
     """Proves for each batch that its examples are apart, by a trace or by comparison with a traced program. Restores
     attributes that forward passes set in the model."""
 
-    def __init__(
-        self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool], asked: str | None = None
-    ) -> None:
-        self._model, self._book, self._is_training, self._asked = model, book, is_training, asked
+    def __init__(self, model: nn.Module, book: Bookkeeping, watch: ForwardWatch, asked: str | None = None) -> None:
+        self._watch = watch
+        self._model, self._book, self._asked = model, book, asked
         self._state, self._outside = ModuleState(model), Outside(model)
         self._kept: str | None = None
         """The name of something outside of the model's attributes that a forward pass of this batch changed."""
@@ -74,7 +74,7 @@ class Following:
         self._threads, self._has_threads = Threads(), False
         self._trace: Trace | ProgramComparison | None = None
         self._clearing: ClearedMemory | None = None
-        """Is on while an example is computed alone. Traces clear memory themselves."""
+        """Is on where no trace is: traces clear memory themselves."""
         self._is_open = False
         self._is_counting = False
         """Whether forward passes change counters."""
@@ -137,15 +137,16 @@ class Following:
         self._is_open, self._kept = True, None
         self._state.begin()
         self._threads.begin()
-        if count == 1:
-            self._clearing = ClearedMemory()
-            self._clearing.__enter__()
+        self._watch.is_close = count == 1 or self._book.is_learning
         if count == 1 or self.is_assumed:
+            self._clearing = ClearedMemory(self._watch.wrote)
+            self._clearing.__enter__()
             return
         self._shapes, self._kinds = shapes_of(batch), kinds_of(batch)
         program = None if is_reference else self._programs.get(self._shapes)
         if program is None:
-            self._trace = Trace(batch, count, {id(each): name for name, each in self._model.named_buffers()})
+            names = {id(each): name for name, each in self._model.named_buffers()}
+            self._trace = Trace(batch, count, names, self._watch.wrote)
         else:
             self._trace = ProgramComparison(program, [each for each in leaves_of(batch) if isinstance(each, Tensor)])
         self._book.listener.follow = self._trace.answer
@@ -267,7 +268,7 @@ class Following:
         return made, bool(has_threads or changed or kept is not None)
 
     def _before(self, *_: Any) -> None:
-        if self._is_training() and not self._is_aside:
+        if self._watch.is_on and not self._is_aside:
             with self._unseen():
                 self._state.begin()
                 self._outside.begin(self._state.taken)
@@ -284,7 +285,7 @@ class Following:
             if kept is not None:
                 self._outside.restore()
                 self._kept = self._kept or kept
-            if not self._is_open and self._is_training() and self._state.changed():
+            if not self._is_open and self._watch.is_on and self._state.changed():
                 self._state.restore()
 
     @contextmanager

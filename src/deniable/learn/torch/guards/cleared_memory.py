@@ -6,11 +6,14 @@ forward pass such memory is cleared, so that it is a constant, as the rules of `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
 from torch import Tensor, fx
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+from deniable.learn.torch.guards.tensor_domains import written_by
 
 aten = torch.ops.aten
 
@@ -64,9 +67,16 @@ def clear_in(graph: fx.Graph) -> bool:
 
 @final
 class ClearedMemory(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Clears memory while an example is computed alone."""
+    """Clears memory while no trace does, and tells into which tensors operations write."""
+
+    def __init__(self, wrote: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._wrote = wrote
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.is_mutable:
+            for each in written_by(func, args, kwargs or {}):
+                self._wrote(each)
         return cleared(func, args, kwargs or {})
 
     def end(self) -> None:

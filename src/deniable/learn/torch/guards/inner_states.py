@@ -41,6 +41,7 @@ def _set_view(value: memoryview, state: bytes) -> None:
     value.cast("B")[:] = state
 
 
+_text = InnerState(lambda value: value.__getstate__(), lambda value, state: value.__setstate__(state))
 _file = InnerState(lambda value: value.__getstate__()[:2], lambda value, state: value.__setstate__((*state, None)))
 
 KINDS: dict[type, InnerState] = {
@@ -54,13 +55,12 @@ KINDS: dict[type, InnerState] = {
     array: InnerState(array.tobytes, _set_array),
     memoryview: InnerState(memoryview.tobytes, _set_view),
     io.BytesIO: _file,
+    io.StringIO: _text,  # its state has a third part, the kind of line ends
 }
 
 
 def inner_state(value: Any) -> InnerState | None:
     """How to read and set the state of this object; None if it has none of this kind."""
-    if isinstance(value, io.StringIO):  # its state has a third part
-        return InnerState(io.StringIO.__getstate__, io.StringIO.__setstate__)
     found = next((KINDS[kind] for kind in type(value).__mro__ if kind in KINDS), None)
     is_read_only = isinstance(value, memoryview) and (value.readonly or not value.c_contiguous)
     return None if is_read_only else found

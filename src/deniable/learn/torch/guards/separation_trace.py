@@ -19,7 +19,7 @@ nodes of the graph are not detected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import torch
@@ -76,8 +76,16 @@ NORMS = frozenset({"batch_norm", "native_batch_norm"})
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
     """The domains of all tensors computed from a batch of `count` examples while this mode is entered."""
 
-    def __init__(self, batch: Any, count: int, buffers: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        batch: Any,
+        count: int,
+        buffers: Mapping[int, str] | None = None,
+        wrote: Callable[[Tensor], None] | None = None,
+    ) -> None:
+        """`wrote` is told into which tensors operations write."""
         super().__init__()
+        self._wrote = wrote
         self._count = count
         self._buffers = buffers
         """id of a buffer -> its name in the model; None if the trace is not for training."""
@@ -262,6 +270,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             row.append(digest_of(*states()))  # the seed may depend on the size of the batch
         shapes = [_shape(each) for each in given.tensors]
         self._met.update(map(id, given.tensors))
+        if given.is_in_place and self._wrote is not None:
+            for each in given.written:
+                self._wrote(each)
         try:
             out = cleared(func, args, kwargs)
         except Exception:  # the model may catch any error, and so learn something about the data

@@ -177,6 +177,12 @@ class GivenOperation:
         return None
 
 
+def written_by(func: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors that an operation writes into."""
+    given = dict(zip(argument_names(func), args, strict=False)) | dict(kwargs)
+    return _tensors([given.get(name) for name in _written(func)[0]])
+
+
 def _tensors(values: Any) -> list[Tensor]:
     found = []
     for each in values:
