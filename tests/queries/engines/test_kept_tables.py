@@ -16,7 +16,7 @@ import pytest
 
 import deniable as dn
 from deniable.errors import EngineFailed
-from deniable.queries.engines import kept_tables
+from deniable.queries.engines import duckdb, duckdb_sources, kept_tables
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.queries.engines.engine_process import Apart
 from deniable.queries.relations.exact_statistics import Collect, Count, CountPersons
@@ -321,6 +321,43 @@ def test_any_sequence_of_appends_erasures_and_corrections_equals_a_full_registra
         expected.append((what, reads[0]))
     assert all(read == ("new" if step and what.startswith("append") else "all")
                for step, (what, read) in enumerate(expected))  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ids", ["numbers", "texts"])
+def test_old_csv_files_are_not_measured_again(
+    ids: str, tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of people above their bound are read again from all files, whose records were counted before."""
+    folder, kept = tmp_path / "t", tmp_path / "kept"
+    measured: list[str] = []
+    measure = duckdb_sources.extent_of
+
+    def extent_of(path: str, fields: int) -> Any:
+        measured.append(Path(path).name)
+        return measure(path, fields)
+
+    monkeypatch.setattr(duckdb_sources, "extent_of", extent_of)
+    for part in range(3):
+        write(folder / f"{part}.csv", drawn(40, part, ids), ids)
+        found = told(folder / "*.csv", about(ids), kept)
+        assert measured == [f"{part}.csv"]
+        assert found == told(folder / "*.csv", about(ids), None)
+        measured.clear()
+    assert reads == ["all", "all", "new", "all", "new", "all"]
+
+
+def test_old_files_are_not_read_if_everybody_is_within_the_bound(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, kept = tmp_path / "t", tmp_path / "kept"
+    opened = []
+    monkeypatch.setattr(duckdb, "opened_to_read", lambda *given: opened.append(given))
+    for part in range(3):  # with the third file everybody has exactly as many rows as may be kept
+        write(folder / f"{part}.parquet", [{"who": who, "key": "a", "n": part, "x": 0.5} for who in range(9)])
+        assert told(folder, about(most=3), kept) == told(folder, about(most=3), None)
+    assert reads == ["all", "all", "new", "all", "new", "all"]
+    assert not opened
 
 
 def test_a_new_file_with_other_types_is_registered_with_all_others(tmp_path: Path, reads: list[str]) -> None:

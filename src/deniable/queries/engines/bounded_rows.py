@@ -9,20 +9,20 @@ rows alone. Ranks are computed later, by the questions that need them (`row_posi
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, final
 
 from sqlglot import exp
 
 from deniable.queries.engines.engine import PERSON, RANK
-from deniable.queries.engines.registration_sql import HASH, Reading, in_order, ranked, with_hashes
+from deniable.queries.engines.registration_sql import HASH, Reading, in_order, ranked
 from deniable.queries.engines.sql_spelling import SQL, column, function, name, number
 from deniable.tables.kinds import Kind
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
-_COUNTS = '"rows of people"'
-_TOUCHED, _CHOSEN = '"people of new files"', '"chosen rows"'
+_COUNTS, _TOUCHED = '"rows of people"', '"people of new files"'
 
 
 @final
@@ -58,7 +58,7 @@ def write_bounded(
     """Write each person's first `most` rows to `location`, by `create(select)`.
 
     `people` is the table of ids and numbers, the same for all tables; new ids are added to it. None if ids are numbers.
-    `counts` is a new table for the number of each person's kept rows, which `append_bounded` needs.
+    `counts` is a new table for the number of each person's rows, which `append_bounded` needs.
     """
     assert read.plain is not None
     _count(run, read, people)
@@ -69,52 +69,53 @@ def write_bounded(
         select += f" UNION ALL {_sql(_heavy(read, over, most, people))}"
     create(exp.Var(this=select))
     if counts is not None:
-        run(f"CREATE TABLE {_sql(counts)} AS {_numbers(f'LEAST(n, {most}) AS n', people)}")
+        run(f"CREATE TABLE {_sql(counts)} AS {_numbers('n', people)}")
     run(f"DROP TABLE {_COUNTS}")
     # With one row for each person, every rank is 1, and stored.
     return BoundedTable(int(everyone), None if most == 1 else in_order(read, location, most, people))
 
 
 def append_bounded(
-    run: Run, location: exp.Table, read: Reading, most: int, people: exp.Table | None, counts: exp.Table
+    run: Run,
+    location: exp.Table,
+    read: Reading,
+    whole: Callable[[], AbstractContextManager[Reading]],
+    most: int,
+    people: exp.Table | None,
+    counts: exp.Table,
+    before: int,
 ) -> BoundedTable:
-    """Add the rows of new files, which `read` reads, to a table that `write_bounded` wrote.
+    """Add the rows of new files, which `read` reads, to a table that `write_bounded` wrote for `before` people.
 
-    The result is the same as writing all rows at once. Proof: a row that was not kept before has at least `most` kept
-    rows before it in the order of hashes, so it is not among the first `most` of all rows either. So it is enough to
-    rank the kept rows together with the new ones, and only for people in the new files who now have more than `most`
-    rows.
+    The result is the same as writing all rows at once. Proof: `counts` has the number of rows of each person in the
+    earlier files. Someone without new rows keeps the rows that were chosen before: a choice depends on the secret and
+    on this person's rows alone. Someone who has at most `most` rows now had at most `most` before, so the table has all
+    of their old rows, and all of the new ones are added. All rows of everybody else are read again, by `whole`, which
+    opens all files, and are ranked as in `write_bounded`. It is opened only if there is such a person.
     """
     _count(run, read, people)
     here, known = _sql(location), _sql(counts)
     run(
         f"CREATE TEMP TABLE {_TOUCHED} AS SELECT new.*, COALESCE(old.n, 0) AS before "
-        f'FROM ({_numbers(f"n, {_COUNTS}.{PERSON} AS id", people)}) AS new LEFT JOIN {known} AS old USING ("{PERSON}")'
+        f"FROM ({_numbers(f'n, {_COUNTS}.{PERSON} AS id', people)}) AS new LEFT JOIN "
+        f'(SELECT "{PERSON}", SUM(n) AS n FROM {known} WHERE "{PERSON}" IN (SELECT "{PERSON}" FROM '
+        f'({_numbers("0", people)}) AS new) GROUP BY "{PERSON}") AS old USING ("{PERSON}")'
     )
     above = f"FROM {_TOUCHED} WHERE n + before > {most}"
-    ids, stored_ids = f"(SELECT id {above})", f'(SELECT "{PERSON}" {above})'
-    light = _light(read, ids, people)
-    run(f"INSERT INTO {here} {light}")
+    ids = f"(SELECT id {above})"
+    light = f"INSERT INTO {here} {_light(read, ids, people)}"
     if run(f"SELECT count(*) {above}")[0][0]:
-        whose, met = PERSON, ""
-        if people is not None:
-            whose, met = "number", f' JOIN {_sql(people)} ON "id" = "{PERSON}"'
-        before = f'(SELECT * FROM {here} WHERE "{PERSON}" IN {stored_ids}) AS t'
-        old = _sql(with_hashes(read, exp.Table(this=exp.Var(this=before)), people))
-        new = _sql(read.select.where(exp.Var(this=f'"{PERSON}" IN {ids}')))
-        shown = ", ".join(_sql(column(each)) for each in (whose, *read.columns.values(), HASH))
-        # Listed keys are text in old rows and ENUM in new ones; their union is text.
-        rows = f"(SELECT {shown} FROM ({old}) AS t UNION ALL SELECT {shown} FROM ({new}) AS t{met}) AS t"
-        run(f"CREATE TEMP TABLE {_CHOSEN} AS {_sql(_first(read, rows, whose, most))}")
-        run(f'DELETE FROM {here} WHERE "{PERSON}" IN {stored_ids}')
-        run(f"INSERT INTO {here} SELECT * FROM {_CHOSEN}")
-        run(f"DROP TABLE {_CHOSEN}")
-    run(f'DELETE FROM {known} WHERE "{PERSON}" IN (SELECT "{PERSON}" FROM {_TOUCHED})')
-    run(f'INSERT INTO {known} SELECT "{PERSON}", LEAST(n + before, {most}) FROM {_TOUCHED}')
-    [[everyone]] = run(f"SELECT count(*) FROM {known}")
+        run(f'DELETE FROM {here} WHERE "{PERSON}" IN (SELECT "{PERSON}" {above} AND before > 0)')
+        with whole() as every:
+            run(f"{light} UNION ALL {_sql(_heavy(every, ids, most, people))}")
+    else:
+        run(light)
+    # A person of several appends has several lines, which are added up when they are needed.
+    run(f'INSERT INTO {known} SELECT "{PERSON}", n FROM {_TOUCHED}')
+    [[new]] = run(f"SELECT count(*) FROM {_TOUCHED} WHERE before = 0")
     run(f"DROP TABLE {_TOUCHED}")
     run(f"DROP TABLE {_COUNTS}")
-    return BoundedTable(int(everyone), None if most == 1 else in_order(read, location, most, people))
+    return BoundedTable(before + int(new), None if most == 1 else in_order(read, location, most, people))
 
 
 def _count(run: Run, read: Reading, people: exp.Table | None) -> None:

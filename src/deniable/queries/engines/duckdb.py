@@ -23,7 +23,7 @@ from deniable.queries.engines import sql_generation
 from deniable.queries.engines.bounded_rows import BoundedTable, append_bounded, numbered, write_bounded
 from deniable.queries.engines.copy_making import CopyMaker
 from deniable.queries.engines.daily_parts import claimed, rows_of_day
-from deniable.queries.engines.duckdb_sources import FileList, FoundSource, listed, natural, opened
+from deniable.queries.engines.duckdb_sources import FileList, FoundSource, listed, natural, opened, opened_to_read
 from deniable.queries.engines.engine import (
     PERSON,
     RANK,
@@ -146,12 +146,12 @@ class DuckDBEngine(Engine):
             "python_enable_replacements": False,
             "pandas_analyze_sample": 0,
             "temp_file_encryption": True,
+            "max_vacuum_tasks": 0,  # an append deletes few rows; their blocks are not written again
             "force_mbedtls_unsafe": True,  # otherwise it loads an extension from the network; see docs/engines.md
             "disabled_optimizers": ",".join(_UNWANTED),
         }
         self._threads = threads
-        if threads is not None:
-            settings["threads"] = threads
+        settings |= {} if threads is None else {"threads": threads}
         try:
             self._connection = duckdb.connect(":memory:", config=settings)
         except duckdb.Error:
@@ -235,10 +235,8 @@ class DuckDBEngine(Engine):
         """The table from its kept file. If the file is missing or older than the source, it is written first."""
         self._place(_MOST_IN_MEMORY + 1)  # where copies go: no file can be opened after the first question
         before = place.find()
-        if before is not None and before.content == place.content:
-            found = self._kept_rows(before, table, secret)
-            if found is not None:
-                return found
+        if before is not None and before.content == place.content and (found := self._kept_rows(before, table, secret)):
+            return found
         catalog = f"kept{next(self._names)}"
         made = place.begin(before)
         try:
@@ -255,8 +253,7 @@ class DuckDBEngine(Engine):
         except BaseException:
             place.abandon(made)
             raise
-        found = self._kept_rows(made, table, secret)
-        if found is None:
+        if (found := self._kept_rows(made, table, secret)) is None:
             raise EngineFailed("engine")
         return found
 
@@ -276,10 +273,9 @@ class DuckDBEngine(Engine):
         people = kept_location(catalog, "people") if numbered(read) else None
         if people is not None:
             self._numbers, self._frozen = people, True
-        bounded = BoundedTable(
-            about.people or 0, in_order(read, location, unit.rows, people) if unit.rows > 1 else None
-        )
-        return Stored(location, read.columns, unit.rows, order=bounded.order, people=bounded.count), about
+        order = in_order(read, location, unit.rows, people) if unit.rows > 1 else None
+        people_count = BoundedTable(about.people or 0, order).count
+        return Stored(location, read.columns, unit.rows, order=order, people=people_count), about
 
     def _appended(
         self, place: KeptTable, before: KeptFile, made: KeptFile, table: Table, secret: bytes, catalog: str
@@ -288,9 +284,8 @@ class DuckDBEngine(Engine):
         new = place.content.added(before.content)
         if not new or table.unit is None or table.unit.column is None:
             return None
-        with opened(
-            self._connection, self._read, FileList(place.path, tuple(place.files[at] for at in new)), table
-        ) as found:
+        added = FileList(place.path, tuple(place.files[at] for at in new))
+        with opened(self._connection, self._read, added, table) as found:
             shutil.copyfile(before.path, made.path)
             self._attach(made, catalog)
             about = read_about(self._run, catalog)
@@ -301,9 +296,12 @@ class DuckDBEngine(Engine):
             read = reading(table, found.origin, found.columns, _SPELLING, secret)
             tally = self._read(_sql(read.tally))
             check_rows(sum(int(each[1]) for each in tally), found.rows)
-            people = kept_location(catalog, "people") if numbered(read) else None
-            rows, counts = kept_location(catalog, "rows"), kept_location(catalog, "counts")
-            bounded = append_bounded(self._read, rows, read, table.unit.rows, people, counts)
+            rows, counts, ids = (kept_location(catalog, each) for each in ("rows", "counts", "people"))
+            people = ids if numbered(read) else None
+            every = FileList(place.path, tuple(place.files), (*about.extents, *(found.extents or ())))
+            whole = partial(opened_to_read, self._connection, self._read, every, table, secret)
+            before_people = about.people or 0
+            bounded = append_bounded(self._read, rows, read, whole, table.unit.rows, people, counts, before_people)
         [[kept]] = self._read(f"SELECT count(*) FROM {_sql(rows)}")
         return about.plus(TableCount.of(read, tally, kept, bounded.people, found))
 

@@ -19,8 +19,10 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.engines.arrow_sources import as_arrow
 from deniable.queries.engines.engine import DatabaseTable, places, unreadable
 from deniable.queries.engines.expression_sql import Piece
+from deniable.queries.engines.registration_sql import Reading, reading
 from deniable.queries.engines.sql_spelling import (
     SQL,
+    DuckDB,
     both,
     case,
     cast,
@@ -58,6 +60,8 @@ class FileList:
 
     path: str
     files: tuple[str, ...]
+    extents: tuple[Extent, ...] | None = None
+    """The sizes of its CSV files, in any order, if they were measured before."""
 
 
 @final
@@ -98,7 +102,7 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
         with _database(run, source, table) as found:
             yield found
     elif isinstance(source, FileList):
-        yield _files(run, source.path, list(source.files), table)
+        yield _files(run, source.path, list(source.files), table, source.extents)
     elif isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not isinstance(path, str):
@@ -116,6 +120,13 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
             connection.unregister("source")
 
 
+@contextmanager
+def opened_to_read(connection: Any, run: Run, source: object, table: Table, secret: bytes) -> Iterator[Reading]:
+    """Open a source for the duration of the block, as the SQL that reads it."""
+    with opened(connection, run, source, table) as found:
+        yield reading(table, found.origin, found.columns, DuckDB(), secret)
+
+
 def _types(run: Run, select: str) -> list[tuple[str, str]]:
     return [(str(row[0]), str(row[1])) for row in run(f"DESCRIBE {select}")]
 
@@ -123,13 +134,15 @@ def _types(run: Run, select: str) -> list[tuple[str, str]]:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _files(run: Run, path: str, files: list[str], table: Table) -> FoundSource:
+def _files(
+    run: Run, path: str, files: list[str], table: Table, extents: tuple[Extent, ...] | None = None
+) -> FoundSource:
     size = sum(os.path.getsize(each) for each in files)
     lowered = path.lower()
     if lowered.endswith(PARQUET) or os.path.isdir(path):
         return _parquet(run, files, table, size, folder_columns(path, files))
     if lowered.endswith(CSV):
-        return _csv(files, table, size)
+        return _csv(files, table, size, extents)
     raise unknown_file(path)
 
 
@@ -212,7 +225,7 @@ def _top_level(schema: list[tuple[str, int, str]]) -> _Shape:
     return tuple(columns)
 
 
-def _csv(files: list[str], table: Table, size: int) -> FoundSource:
+def _csv(files: list[str], table: Table, size: int, extents: tuple[Extent, ...] | None) -> FoundSource:
     """CSV files: comma-separated (tab for .tsv), quoted by ", UTF-8, with column names in the first line.
 
     An empty field is NULL unless it is quoted. Raises `InvalidParameter` if a file is malformed.
@@ -222,7 +235,7 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
         if header(each) != names:
             raise InvalidParameter("source", NOTHING, "must have the same first line in all of its files")
     where = places(table, names)
-    extents = [extent_of(each, len(names)) for each in files]
+    extents = extents or tuple(extent_of(each, len(names)) for each in files)
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
     longest = max(each.longest for each in extents)
     listed = _listed(files).sql(dialect="duckdb")
@@ -240,7 +253,7 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
         origin = inside(exp.select("*").from_(origin).where(there))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
     types = tuple((each, "text") for each in names)
-    return FoundSource(origin, columns, 2 * size, extents=tuple(extents), types=types)
+    return FoundSource(origin, columns, 2 * size, extents=extents, types=types)
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:

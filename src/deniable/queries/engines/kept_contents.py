@@ -66,7 +66,9 @@ class TableCount:
 
 
 def kept_location(catalog: str, what: str) -> exp.Table:
-    """A table of a kept file: "rows", "counts" (kept rows of each person), "people" (ids and numbers), or "about"."""
+    """A table of a kept file: "rows", "counts" (rows of each person, a line for each append), "people" (ids and
+    numbers), or "about".
+    """
     return exp.Table(this=name(what), db=name("main"), catalog=name(catalog))
 
 

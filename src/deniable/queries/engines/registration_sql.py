@@ -263,12 +263,12 @@ def in_order(reading: Reading, location: SQL, most: int, people: SQL | None = No
     `people` is the table of ids and numbers, if the stored person is such a number: the hash covers the id.
     """
     whose = PERSON if people is None else "number"
-    hashed = with_hashes(reading, location, people)
+    hashed = _with_hashes(reading, location, people)
     return ranked(_from(hashed), replace(reading, packed=frozenset()), column(whose), most)
 
 
-def with_hashes(reading: Reading, location: SQL, people: SQL | None) -> exp.Select:
-    """SELECT of the rows of a registered table with their hashes, as `in_order` orders them."""
+def _with_hashes(reading: Reading, location: SQL, people: SQL | None) -> exp.Select:
+    """SELECT of the rows of a registered table with their hashes."""
     columns = [*reading.columns.values()]
     whose, rows = PERSON, location.copy()
     if people is not None:
