@@ -1,4 +1,4 @@
-"""Tables of other systems, each written by the system itself: Postgres, Delta Lake, Iceberg, and an object store."""
+"""Tables of other systems, each written by the system itself: Postgres, MySQL, Delta Lake, Iceberg, an object store."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import deniable as dn
 from deniable.errors import InvalidParameter
 from deniable.queries import DatabaseTable
+from tests.mariadb import MariaDB, mariadb  # noqa: F401  # a fixture
 from tests.postgres import Postgres, postgres  # noqa: F401  # a fixture
 
 pa = pytest.importorskip("pyarrow")
@@ -98,6 +99,83 @@ def test_a_password_and_a_value_are_in_no_error(postgres: Postgres) -> None:  # 
     assert refused.value.__context__ is None
 
 
+# --- MySQL ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_table_of_mysql(mariadb: MariaDB) -> None:  # noqa: F811  # a fixture
+    mariadb.sql(
+        "CREATE TABLE test.visits (who bigint, x int, ward varchar(3) CHARACTER SET latin1)",
+        "INSERT INTO test.visits VALUES (1,1,'A'), (1,2,'A'), (2,3,'B'), (3,4,NULL), (NULL,5,'B')",
+    )
+    assert total(DatabaseTable(mariadb.url, "visits")) == 10
+    assert (
+        total(DatabaseTable(mariadb.url, "test.visits"), question="SELECT COUNT(*) AS a FROM t WHERE ward = 'A'") == 2
+    )
+
+
+@pytest.mark.slow
+def test_every_type_of_mysql_and_no_value_that_stops_a_registration(
+    mariadb: MariaDB,  # noqa: F811  # a fixture
+) -> None:
+    """Days that are not in the calendar and integers beyond 64 bits are NULL; reals keep all of their digits."""
+    mariadb.sql(
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'",
+        "CREATE TABLE test.t (who varchar(9), `i``1` tinyint, u bigint unsigned, n decimal(40, 2), f float, r double, "
+        "d date, s datetime(6), z timestamp(3) NULL, b boolean, m enum('good', 'bad'), c char(3), y year, skipped blob)",
+    )
+    rows = (
+        ("7, 18446744073709551615, 1.5, 16777217, 0.1, '2024-02-29', '2024-02-29 12:00:00.000001', "
+         "'2024-02-29 23:00', true, 'good', 'A', 2024, x'ff'"),
+        "7, 5, -1e30, 0.1, 1e308, '0000-00-00', '0000-00-00 00:00:00', NULL, NULL, 'bad', 'é', 0, ''",
+        "7, NULL, NULL, NULL, NULL, '2024-02-31', '2024-00-10 00:00:00', NULL, false, NULL, 'B', NULL, NULL",
+    )  # fmt: skip
+    mariadb.sql(
+        "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '-02:00', NAMES utf8mb4",
+        *(f"INSERT INTO test.t VALUES ('p{at}', {row})" for at, row in enumerate(rows)),
+    )
+    day = dn.Domain.date(dt.date(2020, 1, 1), dt.date(2030, 1, 1))
+    moment = dn.Domain.timestamp(dt.datetime(2020, 1, 1), dt.datetime(2030, 1, 1))
+    schema = {"i`1": dn.Domain.integer(0, 9), "u": dn.Domain.integer(0, 9), "n": dn.Domain.real(-9, 9)}
+    schema |= {"f": dn.Domain.real(0, 2e7), "r": dn.Domain.real(0, 9), "d": day, "s": moment, "z": moment}
+    schema |= {"m": dn.Domain.text("good", "bad"), "c": dn.Domain.text("A", "é"), "b": dn.Domain.boolean()}
+    schema |= {"y": dn.Domain.integer(0, 3000)}
+    found = DatabaseTable(mariadb.url, "t")
+
+    def asked(what: str) -> int:
+        return total(found, schema, f"SELECT {what} AS a FROM t")
+
+    counts = [asked(f"COUNT({name})") for name in ("u", "n", "f", "r", "d", "s", "z", "b", "m", "c", "y")]
+    assert counts == [1, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2]
+    assert asked('SUM("i`1")') == 21
+    with dn.session({"t": found}, unit=dn.Unit.person("who", rows=1), budget=BUDGET, schema=schema) as s:
+        assert "skipped" not in dict(s.tables["t"].columns)
+        for about in (
+            "z = TIMESTAMP '2024-03-01 01:00:00'",
+            "s > TIMESTAMP '2024-02-29 12:00:00'",
+            "f = 16777216",
+            "r = 0.1",
+            "c = 'é'",
+        ):
+            one: Any = s.sql(f"SELECT COUNT(*) AS a FROM t WHERE {about}", epsilon=900)["a"][0]
+            assert round(one) == 1, about
+
+
+@pytest.mark.slow
+def test_a_password_of_mysql_is_in_no_error(mariadb: MariaDB) -> None:  # noqa: F811  # a fixture
+    assert mariadb.url not in repr(DatabaseTable(mariadb.url, "t"))
+    with pytest.raises(InvalidParameter, match="table='nowhere': the database has no such table") as refused:
+        total(DatabaseTable(mariadb.url, "nowhere"))
+    assert "a-password" not in str(refused.value)
+    with pytest.raises(InvalidParameter, match="the database cannot be reached") as refused:
+        total(DatabaseTable(mariadb.url.replace("a-password", "another-password"), "t"))
+    assert "another-password" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None
+    with pytest.raises(InvalidParameter, match="an option 'local_infile' that is not known"):
+        total(DatabaseTable(f"{mariadb.url}&local_infile=1", "t"))
+
+
 # --- Delta Lake, Iceberg --------------------------------------------------------------------------------------------
 
 
@@ -162,7 +240,7 @@ def test_parquet_files_of_an_object_store(store: Any) -> None:
 
 def test_no_reader_is_imported_before_it_is_needed() -> None:
     """The engine works without them, and starts as quickly as before."""
-    code = "import sys, deniable.queries.engines.duckdb; print([m for m in ('deltalake','pyiceberg','psycopg') if m in sys.modules])"
+    code = "import sys, deniable.queries.engines.duckdb; print([m for m in ('deltalake','pyiceberg','psycopg','pymysql') if m in sys.modules])"
     import subprocess
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
     engine               the interface: register tables, collect exact integers; an engine adds no noise
     duckdb, spark        the two engines; `engine_process` runs one in a process of its own, with caps
     duckdb_sources, registration_sql, registration_report      how a source becomes a registered table
-    arrow_sources                                              Delta, Iceberg and Postgres as streams of Arrow
+    arrow_sources, mysql_tables                                Delta, Iceberg, Postgres and MySQL as streams of Arrow
     sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine; spark_spelling
     bounded_rows                                               each person's first rows, with few rows hashed
     row_positions, copy_making                                 ranks and positions of rows, and copies with them

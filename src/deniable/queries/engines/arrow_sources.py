@@ -1,4 +1,4 @@
-"""Tables of other systems as streams of Arrow: Delta Lake, Iceberg, and Postgres.
+"""Tables of other systems as streams of Arrow: Delta Lake, Iceberg, Postgres, and MySQL (`mysql_tables`).
 
 The systems' own readers decide which rows are current. A reader is imported only if one of its objects is given.
 DuckDB's extensions for these systems are not used: DuckDB would load them from the network, and this engine loads no
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from deniable.errors import EngineFailed, InvalidParameter, MissingExtra
 from deniable.queries.engines.engine import DatabaseTable
+from deniable.queries.engines.mysql_tables import ADDRESSES, mysql_stream, mysql_types
 
 _BATCH: Final = 50_000
 """The number of rows that are fetched from a database at a time."""
@@ -54,18 +55,26 @@ def as_arrow(source: object) -> object:
         return source.to_pyarrow_dataset()  # type: ignore[attr-defined] # known by its name, so that it is not imported
     if home == "pyiceberg" and hasattr(source, "scan"):
         return source.scan().to_arrow_batch_reader()
-    if isinstance(source, DatabaseTable) and is_postgres(source):
+    if isinstance(source, DatabaseTable) and _is_mysql(source):
+        return mysql_stream(source)
+    if isinstance(source, DatabaseTable) and is_on_server(source):
         return _postgres(source)
     return source
 
 
-def is_postgres(source: DatabaseTable) -> bool:
-    """Whether a table is in a Postgres database, by its address."""
-    return os.fspath(source.path).startswith(_POSTGRES)
+def is_on_server(source: DatabaseTable) -> bool:
+    """Whether a table is in a database on a server (Postgres or MySQL), by its address."""
+    return os.fspath(source.path).startswith(_POSTGRES) or _is_mysql(source)
 
 
-def postgres_types(source: DatabaseTable) -> dict[str, str]:
-    """The readable columns of a table in Postgres and their types in Arrow. Reads no value of a row."""
+def _is_mysql(source: DatabaseTable) -> bool:
+    return os.fspath(source.path).startswith(ADDRESSES)
+
+
+def types_on_server(source: DatabaseTable) -> dict[str, str]:
+    """The readable columns of a table on a server and their types in Arrow. Reads no value of a row."""
+    if _is_mysql(source):
+        return mysql_types(source)
     with _connected(source) as connection:
         return {name: str(kind) for name, _, kind in _columns(connection, source)}
 

@@ -37,7 +37,7 @@ RANK = "rank"
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
     """A table or view of a database, as a source: the path of a DuckDB file (its schema `main`), or the address of a
-    Postgres server, postgresql://user@host/name.
+    server of Postgres or MySQL, postgresql://user@host/name or mysql://user@host/name.
     """
 
     path: str | Path = field(repr=False)  # an address may have a password
@@ -57,10 +57,10 @@ class Engine(ABC):
 
         Raises `InvalidParameter` for a kind of source that no engine can read.
         """
-        from deniable.queries.engines.arrow_sources import as_arrow, is_postgres, postgres_types
+        from deniable.queries.engines.arrow_sources import as_arrow, is_on_server, types_on_server
 
-        if isinstance(source, DatabaseTable) and is_postgres(source):
-            return postgres_types(source)
+        if isinstance(source, DatabaseTable) and is_on_server(source):
+            return types_on_server(source)
         if isinstance(source, DatabaseTable):
             from deniable.queries.engines.duckdb import types_of_database
 
