@@ -16,7 +16,7 @@ import pytest
 
 import deniable as dn
 from deniable.errors import EngineFailed
-from deniable.queries.engines import duckdb, duckdb_sources, kept_tables
+from deniable.queries.engines import duckdb, duckdb_sources, kept_contents, kept_tables
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.queries.engines.engine_process import Apart
 from deniable.queries.relations.exact_statistics import Collect, Count, CountPersons
@@ -358,6 +358,19 @@ def test_old_files_are_not_read_if_everybody_is_within_the_bound(
         assert told(folder, about(most=3), kept) == told(folder, about(most=3), None)
     assert reads == ["all", "all", "new", "all", "new", "all"]
     assert not opened
+
+
+def test_a_file_with_many_deleted_rows_is_written_anew(
+    tmp_path: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_contents, "_FEW", 20)
+    folder, kept = tmp_path / "t", tmp_path / "kept"
+    for part in range(4):  # each file but the first replaces the 30 rows of ten people, and not those of person 99
+        rows = [{"who": who, "key": "a", "n": part, "x": at + part / 4} for who in range(10) for at in range(3)]
+        rows += [{"who": 99, "key": "b", "n": part, "x": 0.5}] if part == 0 else []
+        write(folder / f"{part}.parquet", rows)
+        assert told(folder, about(most=3), kept) == told(folder, about(most=3), None)
+    assert reads[::2] == ["all", "new", "all", "new"]
 
 
 def test_a_new_file_with_other_types_is_registered_with_all_others(tmp_path: Path, reads: list[str]) -> None:

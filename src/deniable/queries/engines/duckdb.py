@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from deniable.csv_structure import check_rows
 from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
-from deniable.queries.engines import sql_generation
+from deniable.queries.engines import kept_contents, sql_generation
 from deniable.queries.engines.bounded_rows import BoundedTable, append_bounded, numbered, write_bounded
 from deniable.queries.engines.copy_making import CopyMaker
 from deniable.queries.engines.daily_parts import claimed, rows_of_day
@@ -289,7 +289,7 @@ class DuckDBEngine(Engine):
             shutil.copyfile(before.path, made.path)
             self._attach(made, catalog)
             about = read_about(self._run, catalog)
-            if about.types is None or about.types != found.types:
+            if about.types is None or about.types != found.types or kept_contents.is_worn(self._run, catalog):
                 self._run(f"DETACH {catalog}")
                 place.abandon(made)
                 return None

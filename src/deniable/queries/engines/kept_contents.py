@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from sqlglot import exp
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from deniable.queries.engines.duckdb_sources import FoundSource
 
 Run = Callable[[str], list[tuple[Any, ...]]]
+
+_FEW: Final = 1_000_000
+"""Fewer deleted rows than this cost less than a new registration would."""
 
 
 @final
@@ -70,6 +73,12 @@ def kept_location(catalog: str, what: str) -> exp.Table:
     numbers), or "about".
     """
     return exp.Table(this=name(what), db=name("main"), catalog=name(catalog))
+
+
+def is_worn(run: Run, catalog: str) -> bool:
+    """Whether appends left so many deleted rows in a kept table that it should be written anew."""
+    [[rows, places]] = run(f"SELECT count(*), COALESCE(max(rowid), 0) FROM {catalog}.main.rows")
+    return bool(places - rows > max(rows // 4, _FEW))
 
 
 def write_about(run: Run, catalog: str, about: TableCount) -> None:
