@@ -171,3 +171,23 @@ def test_costs_between_two_units_are_rounded_up() -> None:
 def test_limits_out_of_range_are_refused(limit: float) -> None:
     with pytest.raises(InvalidParameter):
         PersonalAccounts(people=1, rho=limit)
+
+
+@pytest.mark.parametrize("known", [20, 3])
+def test_what_is_admitted_satisfies_the_theorem_with_weights_that_sum_to_1(known: int) -> None:
+    """Inequality (1) at 40,000 values of the loss, also if only some orders have finite sums."""
+    budget = EpsilonDeltaFilter(epsilon=1.0, delta=1e-6)
+    weight, loss, admitted = 1 / len(budget.orders), np.linspace(1.0 + 1e-6, 60.0, 40_000), 0
+    for rho in np.geomspace(1e-3, 1e-1, 60):
+        sums = [
+            order * float(rho) if k >= len(budget.orders) - known else math.inf for k, order in enumerate(budget.orders)
+        ]
+        object.__setattr__(budget, "spent", tuple(sums))
+        if budget._holds():
+            admitted += 1
+            right = sum(
+                weight * np.exp(np.minimum((a - 1) * (loss - r), 700.0))
+                for a, r in zip(budget.orders, sums, strict=True)
+            )
+            assert np.all(-np.expm1(1.0 - loss) <= 1e-6 * right)
+    assert 0 < admitted < 60
