@@ -58,7 +58,7 @@ class Case:
     delta: float
 
     def __str__(self) -> str:
-        return f"S-G({self.rate:.4g}, {self.sigma:.4g})^{self.count}, {self.delta:.3g}"
+        return f"S-G({self.rate:.4g}, {self.sigma:.4g})^{self.count}, {self.delta:.4g}"
 
 
 def cases(box: Box, seed: int, number: int) -> Iterator[Case]:

@@ -9,13 +9,14 @@ import pytest
 from mpmath import mp, mpc, mpf
 
 from deniable import curves
-from deniable.curves.composition import contour_panel
+from deniable.curves.composition import contour_moments, contour_panel
 from deniable.curves.composition.contour_moments import Layers, SampledMoment, moment_of
 from deniable.curves.composition.law_product import Product
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw
 from deniable.curves.laws.derived_laws import SampledAgainstWithout, WithoutAgainstSampled
 from deniable.curves.laws.law import Law
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF
 
 LAWS: list[tuple[Law, int, float]] = [
     # a law, its uses, and a tilt; the third and the fifth need a smooth cut
@@ -270,3 +271,31 @@ def test_a_line_with_unknown_moments_bounds_nothing() -> None:
     """
     low, high = (curves.gaussian(sigma=0.6666).sampled(rate=5.927e-05) ** 430).epsilon_bounds(delta=1.47e-12)
     assert 0 < low <= high <= low * 1.01
+
+
+def test_turned_sums_are_right_to_the_claimed_error() -> None:
+    """Beside sums in extended precision: nodes of both scales, in both directions of the line."""
+    generator = np.random.default_rng(7)
+    losses = np.concatenate((1e-9 * generator.normal(size=500), generator.normal(size=300)))
+    tilted = np.concatenate((np.full(500, 2e-3), np.full(300, 1e-7)))
+    nodes = contour_moments._Nodes(losses, tilted, 0.0, 0.0, 0.0)
+    for sign in (1.0, -1.0):
+        frequencies = sign * (40.0 + 3.7 * np.arange(30))
+        found, doubt = nodes.turned(frequencies)
+        angle = np.multiply.outer(frequencies.astype(np.longdouble), losses.astype(np.longdouble))
+        real = np.sum(tilted * (-2 * np.sin(angle / 2) ** 2), axis=1)
+        imaginary = np.sum(tilted * np.sin(angle), axis=1)
+        # Beside `doubt`, a few roundings of every angle and of every term.
+        allowed = doubt + 32 * UNIT_ROUNDOFF * np.sum(
+            tilted * np.minimum(np.abs(angle), 4.0) * (1 + np.abs(angle)), axis=1
+        )
+        assert np.all(np.hypot(found.real - real, found.imag - imaginary) <= allowed)
+        assert np.all(doubt <= 1e-12 * np.hypot(found.real, found.imag) + 1e-17)
+
+
+def test_the_slope_of_the_kept_part_is_bounded() -> None:
+    """φ/Φ at 30 digits."""
+    for x in np.linspace(-40.0, 12.0, 105):
+        with mp.workdps(30):
+            exact = mp.npdf(x) / mp.ncdf(x)
+        assert exact <= float(contour_moments._kept_slope(np.array([x]))[0])

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves.composition import lattice
-from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.delta_panel import DeltaPanel, SmallGaps
 from deniable.curves.composition.lattice import GridLaw
 from deniable.curves.composition.tilt_plan import Cumulant, Factor, added, cumulant, tilted
 from deniable.curves.composition.window_reach import FEW, reach_without_jumps, sketch_cut, tail_reach
@@ -70,6 +70,9 @@ panels allow less.
 
 LEAST_OUTSIDE = 1e-13
 """Smallest mass outside the window that is worth asking for: below it the rounding errors of the FFT dominate."""
+
+SMALL_LOSSES = 0.5
+"""Up to this length of the window, δ is read from sums without cancellation."""
 
 MOST_ROUNDING = 0.25
 """Largest relative error of a mass that a panel may have: about 10^14 uses reach it."""
@@ -126,6 +129,8 @@ def lattice_points(
         error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
         anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
     below = math.ceil((anchor - low) / step - 1e-9)
+    if spike is not None:
+        below = max(below, 1)  # every loss exceeds the first point: some laws have nearly all mass at their least loss
     # In an upper bound, rounding must not put the last point below the largest loss.
     beyond = max(math.ceil((high - anchor) / step + (1e-9 if side == "upper" and high > anchor else -1e-9)), 0)
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
@@ -231,6 +236,19 @@ def compose(
     terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
     alive = math.fsum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in grids)
     infinity = -math.expm1(alive)
+    error = noise * (1 + tilt)
+    gaps = None
+    if stride == step and length * step <= SMALL_LOSSES:
+        # Weights of masses at x above ε, and those of a line that is read one step away.
+        x = step * np.arange(length)
+        weights, away = np.exp(-theta * x), math.expm1(step)
+        most = float(np.max(x * weights)) * (1 + 1e-9) + away
+        gaps = SmallGaps(
+            values=_suffix_gaps(heads, step, start - origin),
+            noise=error * (math.sqrt(float(np.sum((x * weights) ** 2))) * (1 + 1e-9) + away * math.sqrt(terms)),
+            alias=(up.mass + down.mass) * most,
+            right_out=up.mass * math.exp(-theta * up.reach) * min(1.0, (highest - start) * (1 + 1e-9)),
+        )
     return DeltaPanel(
         side=side,
         theta=theta,
@@ -244,13 +262,23 @@ def compose(
         log_scale=total.value - theta * total.slope,
         heads=heads,
         seconds=seconds,
-        noise=noise * (1 + tilt) * math.sqrt(terms),
+        noise=error * math.sqrt(terms),
         alias=up.mass + down.mass,
         left_out=down.mass,
         right_out=up.mass * math.exp(-theta * up.reach),
         relative=relative,
         infinity=infinity * (1 + 1e-14) if side == "upper" else infinity * (1 - 1e-14),
+        gaps=gaps,
     )
+
+
+def _suffix_gaps(heads: Floats, step: float, from_origin: float) -> Floats:
+    """δ at every lattice point as a sum of positive terms: Σ_(j >= m) T_j (1 - e^-h) e^(l_m - l_j), with T_j the mass
+    above l_j (lemma 2).
+    """
+    away = from_origin + step * np.arange(len(heads) - 1)
+    parts = heads[1:] * -math.expm1(-step) * np.exp(-away)
+    return np.append(np.cumsum(parts[::-1])[::-1] * np.exp(away), 0.0)
 
 
 def _suffix_sums(

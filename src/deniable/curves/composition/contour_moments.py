@@ -31,8 +31,11 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 Complexes = NDArray[np.complex128]
 
-MOST_VALUES = 2**18
-"""The most values of e^(sL) in memory at a time."""
+MOST_VALUES = 2**19
+"""The most values of e^(iω loss) in memory at a time."""
+
+CHUNK = 256
+"""How many products are added up at a time: rounding errors of a sum grow with the number of its terms."""
 
 SHORT_LINE = 256
 """Lines of at most this many points are cached."""
@@ -225,6 +228,37 @@ class _Nodes(NamedTuple):
     fixed: float
     growing: float
 
+    def turned(self, frequencies: Floats) -> tuple[Complexes, Floats]:
+        """Σ tilted × (e^(iω loss) - 1) at equally spaced frequencies ω, and a bound on what the sums of products add to
+        the rounding errors.
+
+        With ω = x + y for a few x and a few y, e^(iω) - 1 = X Y + X + Y, X = e^(ix) - 1, Y = e^(iy) - 1: products
+        of matrices, and no term larger than the result needs.
+        """
+        block = max(math.isqrt(len(frequencies)), 1)
+        far = _less_one(np.multiply.outer(frequencies[::block], self.losses))
+        near = _less_one(np.multiply.outer(frequencies[:block] - frequencies[0], self.losses))
+        weighted = far * self.tilted
+        total = np.sum(weighted, axis=1)[:, None] + np.sum(near * self.tilted, axis=1)
+        for start in range(0, len(self.losses), CHUNK):
+            part = slice(start, start + CHUNK)
+            total += weighted[:, part] @ near[:, part].T
+        sizes = [np.sum(self.tilted * (each.real**2 + each.imag**2), axis=1) for each in (far, near)]
+        terms = 2 * CHUNK + len(self.losses) / CHUNK + 16
+        doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(np.multiply.outer(*sizes))
+        return total.ravel()[: len(frequencies)], doubt.ravel()[: len(frequencies)]
+
+
+def _less_one(angle: Floats) -> Complexes:
+    """e^(i angle) - 1 without cancellation."""
+    sine = np.sin(angle / 2)
+    return np.asarray(2 * sine * (1j * np.cos(angle / 2) - sine))
+
+
+def _kept_slope(x: Floats) -> Floats:
+    """An upper bound on the slope φ/Φ of log Φ within 1e-6 of x. It vanishes where everything is kept."""
+    return np.asarray(np.where(x < 1e-6, 1 + np.abs(x), np.exp(-np.square(x - 1e-6) / 2)))
+
 
 UNKNOWN = _Nodes(np.zeros(1), np.zeros(1), 0.0, math.inf, 0.0)
 """The result if there would be too many nodes or an overflow: its error is infinite."""
@@ -347,8 +381,9 @@ class SampledMoment:
         of_loss += 32 * unit * np.abs(losses)
         relative = unit * (2 * z * z + np.abs(tilt) + 160 + math.log2(count))
         if math.isfinite(self.cut):
-            # A rounding of z moves the logarithm of the kept part by at most (1 + |x|) times the rounding of x.
-            relative += 4 * unit * (1 + np.abs(z - self.cut) / self.edge) * (np.abs(z) + self.cut) / self.edge
+            # Rounding z moves x = (cut - z) / edge by a few roundings of (|z| + cut) / edge.
+            slope = _kept_slope((self.cut - z) / self.edge)
+            relative += 4 * unit * slope * (np.abs(z) + self.cut) / self.edge
         growing = 1.01 * float(np.sum(np.maximum(tilted, weights) * (of_loss + relative * np.abs(losses))))
         # What the rule misses: on the sides of the strip, and at the ends of the range.
         ends = 0.0
@@ -375,7 +410,7 @@ class SampledMoment:
             top = max(2 * float(frequencies[done]), float(frequencies[min(done + 8, len(frequencies) - 1)]))
             last = int(np.searchsorted(frequencies, top, "right"))
             nodes = self._nodes(c, float(frequencies[last - 1]))
-            size = max(MOST_VALUES // len(nodes.losses), 1)
+            size = max(MOST_VALUES // len(nodes.losses), 2) ** 2
             for start in range(done, last, size):
                 part = slice(start, min(start + size, last))
                 values[part], errors[part] = self._at(nodes, c, frequencies[part])
@@ -384,17 +419,10 @@ class SampledMoment:
 
     def _at(self, nodes: _Nodes, c: float, frequencies: Floats) -> tuple[Complexes, Floats]:
         """log M and its error at the frequencies that the nodes suit."""
-        turns = frequencies if self.forward else -frequencies
-        sine_squares, sine_cosines = np.zeros(len(frequencies)), np.zeros(len(frequencies))
-        if frequencies[-1] > 0:
-            # cos β - 1 = -2 sin²(β/2): no cancellation.
-            angle = turns[:, None] * (nodes.losses / 2)
-            sine = np.sin(angle)
-            sine_squares = np.sum(nodes.tilted * sine * sine, axis=1)
-            sine_cosines = np.sum(nodes.tilted * sine * np.cos(angle), axis=1)
-        real, imaginary = nodes.real - 2 * sine_squares - self.without, 2 * sine_cosines
+        turned, doubt = nodes.turned(frequencies if self.forward else -frequencies)
+        real, imaginary = nodes.real + turned.real - self.without, turned.imag
         size = np.hypot(1 + real, imaginary)
-        error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing
+        error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing + doubt
         logs = 0.5 * np.log1p(2 * real + (real * real + imaginary * imaginary)) + 1j * np.arctan2(imaginary, 1 + real)
         parts = np.abs(real) + np.abs(imaginary)
         ratio = error / size + 16 * UNIT_ROUNDOFF * parts * (1 + parts) / (size * size)

@@ -36,8 +36,11 @@ LOST = 1e-8
 PRECISE = 1e-8
 """The planned size of each of the other errors, as a part of δ."""
 
-MOST_EVALUATIONS = 1e7
-"""The most values of e^(sL) of all moments together: more would take a second or longer."""
+MOST_EVALUATIONS = 3e7
+"""The most values of e^(sL) of all moments together: more would take longer than a lattice."""
+
+LAST_RESORT = 2.5e8
+"""The most values where the bracket of a lattice is too wide: a second or two."""
 
 MOST_FACTORS = 400
 """For more distinct laws than this, a tree of partial products is cheaper (`folding`)."""
@@ -48,7 +51,7 @@ FEW = 8
 NARROW = 1e-6
 """A bracket of ε this narrow is not improved."""
 
-WORST_SCALE = 15.0
+WORST_SCALE = 22.0
 """The largest logarithm of e^(K - cε) / δ, beside its value at a saddle point: beyond it rounding errors would
 dominate.
 """
@@ -227,14 +230,16 @@ def chernoff_bound(factors: Sequence[Factor], delta: float, tilt: float) -> floa
 
 
 @quietly
-def panel_for(factors: Sequence[Factor], delta: float) -> ContourPanel | None:
-    """A panel that is sharp at ε(δ); None if the product does not suit a contour integral."""
+def panel_for(factors: Sequence[Factor], delta: float, most: float = MOST_EVALUATIONS) -> ContourPanel | None:
+    """A panel that is sharp at ε(δ), from at most `most` values of e^(sL); None if the product does not suit a contour
+    integral.
+    """
     if not suits(factors, delta):
         return None
     c = _tilt(factors, delta)
     if c is None:
         return None
-    plan = _plan(factors, c, delta, None, PRECISE)
+    plan = _plan(factors, c, delta, None, PRECISE, most)
     if plan is not None and plan.cost <= CHEAP:
         found = _built(plan)
         if _is_narrow(found, delta):
@@ -242,11 +247,11 @@ def panel_for(factors: Sequence[Factor], delta: float) -> ContourPanel | None:
     if len(factors) > FEW:
         return None
     # A rough panel estimates ε; then the cheapest of several tilts is taken.
-    rough = plan if plan is not None and plan.cost <= CHEAP else _cheapest(factors, c, delta, None, ROUGH)
+    rough = plan if plan is not None and plan.cost <= CHEAP else _cheapest(factors, c, delta, None, ROUGH, most)
     epsilon = None if rough is None else _built(rough).centre(delta)
     if epsilon is None:
         return None
-    plan = _cheapest(factors, c, delta, epsilon, PRECISE)
+    plan = _cheapest(factors, c, delta, epsilon, PRECISE, most)
     return None if plan is None else _built(plan)
 
 
@@ -256,10 +261,10 @@ def _is_narrow(panel: ContourPanel, delta: float) -> bool:
 
 
 def _cheapest(
-    factors: Sequence[Factor], c: float, delta: float, epsilon: float | None, precise: float
+    factors: Sequence[Factor], c: float, delta: float, epsilon: float | None, precise: float, most: float
 ) -> _LinePlan | None:
     """The cheapest plan of several tilts up to c; None if all are too expensive."""
-    plans = [_plan(factors, c * part, delta, epsilon, precise) for part in GENTLE]
+    plans = [_plan(factors, c * part, delta, epsilon, precise, most) for part in GENTLE]
     return min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost, default=None)
 
 
@@ -314,7 +319,14 @@ class _LinePlan(NamedTuple):
     cost: float
 
 
-def _plan(factors: Sequence[Factor], c: float, delta: float, epsilon: float | None, precise: float) -> _LinePlan | None:
+def _plan(
+    factors: Sequence[Factor],
+    c: float,
+    delta: float,
+    epsilon: float | None,
+    precise: float,
+    most: float = MOST_EVALUATIONS,
+) -> _LinePlan | None:
     """The plan for a tilt and an ε (or the saddle-point estimate of it); None if it is too expensive or will fail."""
     product, log_delta = _Moments(factors, delta, c), math.log(delta)
     at_c, error = product.at(c)
@@ -347,7 +359,7 @@ def _plan(factors: Sequence[Factor], c: float, delta: float, epsilon: float | No
         return None
     count = 8 * math.ceil(max(top / step, 8) / 8) + 1
     cost = count * product.evaluations(c, top) / 2
-    if cost > MOST_EVALUATIONS:
+    if cost > most:
         return None
     return _LinePlan(product, c, step, count, at_c, error, tuple(chernoff), decays, cost)
 

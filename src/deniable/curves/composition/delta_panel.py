@@ -6,11 +6,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
+
+
+class SmallGaps(NamedTuple):
+    """What a panel of small losses adds: δ at its points without cancellation, and smaller bounds on its errors.
+
+    δ(ε) is a sum of masses with the weights 1 - e^(ε - loss). If no loss in the window is larger than 1e-8, say, these
+    weights are at most 1e-8, and so an error of the masses counts 1e-8 times.
+    """
+
+    values: Floats
+    """heads[m] - e^(point m - origin) seconds[m], as a sum of positive terms (lemma 2)."""
+    noise: float
+    alias: float
+    right_out: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,7 @@ class DeltaPanel:
     right_out: float
     relative: float
     infinity: float
+    gaps: SmallGaps | None = None
 
     @property
     def end(self) -> float:
@@ -66,11 +82,21 @@ class DeltaPanel:
         raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
         heads = self.heads[np.clip(cell, 0, n)]
         rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
+        noise, alias, right_out = self.noise, self.alias, self.right_out
+        if self.gaps is not None:
+            inside = at >= self.start
+            raw = np.where(inside, self._by_gaps(at, cell, self.gaps.values), raw)
+            gap = self.gaps.values[np.clip(cell, 0, n)] + math.expm1(self.stride) * heads
+            rounding = np.where(inside, (n + 64) * UNIT_ROUNDOFF * 4 * gap, rounding)
+            noise, alias, right_out = (
+                np.where(inside, small, large)
+                for small, large in zip(self.gaps[1:], (noise, alias, right_out), strict=True)
+            )
         if self.side == "upper":
             left = np.where(at < self.start, np.exp(np.maximum(-self.theta * (at - self.centre), -745.0)), 0.0)
-            inner = np.maximum(raw, 0.0) + rounding + self.noise * weight + self.right_out + self.left_out * left
+            inner = np.maximum(raw, 0.0) + rounding + noise * weight + right_out + self.left_out * left
         else:
-            inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
+            inner = np.maximum(raw - rounding - (noise + alias) * weight, 0.0)
         result = (
             np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else np.exp(self.log_scale) * inner
         )
@@ -89,7 +115,21 @@ class DeltaPanel:
 
     def rounding(self, epsilon: Floats) -> Floats:
         """The part of the distance between the bound and δ(ε) that comes from rounding in the FFTs."""
-        return np.asarray(np.exp(np.minimum(self.log_scale, 700.0)) * self.noise * self._weight(epsilon))
+        noise = self.noise if self.gaps is None else np.where(epsilon >= self.start, self.gaps.noise, self.noise)
+        return np.asarray(np.exp(np.minimum(self.log_scale, 700.0)) * noise * self._weight(epsilon))
+
+    def _by_gaps(self, at: Floats, cell: NDArray[np.int64], gaps: Floats) -> Floats:
+        """The chord or the better line, from the values of δ at the two points around ε."""
+        n = len(gaps) - 1
+        found = []
+        for index in (np.clip(cell, 0, n), np.clip(cell + 1, 0, n)):
+            point = self.start + index * self.stride
+            slope = np.exp(np.minimum(point - self.origin, 700.0)) * self.seconds[index]
+            found.append((gaps[index], gaps[index] - np.expm1(at - point) * slope, point))
+        if self.side == "lower":
+            return np.maximum(found[0][1], found[1][1])
+        share = np.clip(np.expm1(at - found[0][2]) / math.expm1(self.stride), 0.0, 1.0)
+        return np.asarray(found[0][0] + share * (found[1][0] - found[0][0]))
 
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
         """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""

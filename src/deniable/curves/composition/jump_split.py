@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.curves.composition.compose import LEAST_OUTSIDE
 from deniable.curves.composition.rounded_panel import Panel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.conditioned_laws import AboveCut, BelowCut, masses_beyond, shift_above, shift_below
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 MOST_JUMPS = 16
 """The most jumps that get a term of their own."""
 
-LONGEST = 2**21
+LONGEST = 2**20
 """The longest window of a term."""
+
+OUTSIDE, OUTSIDE_AT_MOST = 1e-6, 1e-9
+"""The mass outside the window of a term, relative to the δ of the term, and at most."""
 
 NEGLIGIBLE = 1e-7
 """The share of δ that the terms beyond the last one may have."""
@@ -80,7 +84,7 @@ class _Term:
 
     def upper(self, epsilon: Floats) -> Floats:
         """An upper bound on the term at ε."""
-        at = epsilon + self.shift - self.blur
+        at = epsilon + self.shift - self.blur - 4 * UNIT_ROUNDOFF * np.abs(epsilon)
         found = self.product.crude_delta(at)
         for panel in self.panels:
             if panel.side == "upper":
@@ -89,7 +93,7 @@ class _Term:
 
     def lower(self, epsilon: Floats) -> Floats:
         """A lower bound on the term at ε."""
-        at = epsilon + self.shift + self.blur
+        at = epsilon + self.shift + self.blur + 4 * UNIT_ROUNDOFF * np.abs(epsilon)
         found = np.maximum(-np.expm1(np.minimum(at, 0.0)) * (1 - 1e-12), 0.0)
         for panel in self.panels:
             if panel.side == "lower":
@@ -102,7 +106,13 @@ class JumpSplit:
 
     __slots__ = ("_rest", "_terms")
 
-    def __init__(self, law: Law, uses: int, cut: float, delta: float, make: Callable[[tuple[Factor, ...]], Product]):
+    def __init__(
+        self, law: Law, uses: int, cut: float | None, delta: float, make: Callable[[tuple[Factor, ...]], Product]
+    ):
+        if cut is None:
+            self._rest = 0.0
+            self._terms = [_Term(1.0, 0.0, 0.0, make((Factor(law, uses),)))]
+            return
         beyond = masses_beyond(law, cut)
         last = _terms(uses, beyond.above, delta)
         assert last is not None
@@ -128,8 +138,10 @@ class JumpSplit:
             target = term.product.plan.at_epsilon(shifted)
             # The lattice of a jump is long: its terms get fewer points.
             longest = LONGEST if len(term.product.upper) == 1 else LONGEST // 4
+            # Mass outside the window counts in full, and the δ of a term may be far below 1.
+            outside = min(max(OUTSIDE * delta / term.weight, LEAST_OUTSIDE), OUTSIDE_AT_MOST)
             term.panels += term.product.panels_for(
-                target._replace(epsilon=shifted), ("upper", "lower"), refine, 1e-9, epsilon, longest
+                target._replace(epsilon=shifted), ("upper", "lower"), refine, outside, epsilon, longest
             )
 
     def upper(self, epsilon: Floats) -> Floats:

@@ -18,7 +18,7 @@ How a panel is chosen. `LatticePlan` turns the wanted ε or δ into a tilt θ. T
 step shrinks and the window grows, at most four times, or until rounding errors or memory are the limit.
 
 ε(δ) is then a search on a bound that is already proved at every ε (`profile_search`). If the bracket stays wide and the
-product is a power of a law with rare large losses, `jump_split` narrows it.
+product is a power of a law with rare large losses, `far_losses` and `jump_split` narrow it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable import numbers
-from deniable.curves.composition import compose, contour_panel, folding, jump_split, lattice, tilt_plan, window_reach
+from deniable.curves.composition import (
+    compose,
+    contour_panel,
+    far_losses,
+    folding,
+    lattice,
+    likely_loss,
+    tilt_plan,
+    window_reach,
+)
 from deniable.curves.composition.contour_panel import ContourPanel
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import (
@@ -42,11 +51,9 @@ from deniable.curves.composition.factor_merging import (
     plan_of,
     uses_of,
 )
-from deniable.curves.composition.jump_split import JumpSplit
-from deniable.curves.composition.profile_search import largest, least_over_orders, smallest
+from deniable.curves.composition.profile_search import largest, renyi_epsilon, smallest
 from deniable.curves.composition.rounded_panel import Panel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan, Target
-from deniable.curves.laws.conditioned_laws import masses_beyond
 from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
@@ -69,6 +76,9 @@ FOLDED_WIDTH = 0.25e-4
 
 ALWAYS_FOLDED = 400
 """From this many distinct laws on, a tree of partial products with longer steps is always used."""
+
+SHORT_WINDOW = 2**18
+"""The longest first window of a power that may be split at its large losses."""
 
 FAR_TOO_WIDE = 0.01
 """A bracket of ε whose relative width exceeds this is a sign that the plan was wrong."""
@@ -387,7 +397,7 @@ class Product:
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
         if self.needs_panels and delta > 0:
-            low, high = self.contour_bracket(delta) or self._epsilon_bracket(delta)
+            low, high = self.contour_bracket(delta) or self._without_contour(delta)
         else:
             high = self._epsilon_above(delta)
             low = self._epsilon_below(delta, high)
@@ -395,6 +405,16 @@ class Product:
             high = min(high, self._renyi_epsilon(delta))
         below, above = ordered(low, high)
         return float(below), float(above)
+
+    def _without_contour(self, delta: float) -> tuple[float, float]:
+        """The bracket of ε from lattices; where it is too wide, from a long contour integral, or from likely losses."""
+        low, high = self._epsilon_bracket(delta)
+        if high - low > WIDTH * high and delta < 1 and self.renyi is None:
+            longer = self._by_contour(delta, contour_panel.LAST_RESORT)
+            low, high = (low, high) if longer is None else (max(low, longer[0]), min(high, longer[1]))
+        if low < high / 2 < math.inf and delta < likely_loss.LEAST_DELTA:
+            low = max(low, likely_loss.likely_epsilon(self.lower))
+        return low, high
 
     def contour_bracket(self, delta: float) -> tuple[float, float] | None:
         """The bracket of ε by a contour integral; None if the product does not suit one, or if the bracket is wide."""
@@ -410,12 +430,12 @@ class Product:
             return math.inf
         return contour_panel.chernoff_bound(self.upper, delta, tilt)
 
-    def _by_contour(self, delta: float) -> tuple[float, float] | None:
+    def _by_contour(self, delta: float, cost: float = contour_panel.MOST_EVALUATIONS) -> tuple[float, float] | None:
         # What is left of δ for the finite losses, rounded to the safe side.
         least, most = numbers.below(delta - self.infinity("upper")), numbers.above(delta - self.infinity("lower"))
         if not least > 0:
             return None
-        panels = self._contours(least)
+        panels = self._contours(least, cost)
         if panels is None:
             return None
         self.tilt = panels[0].c
@@ -425,36 +445,22 @@ class Product:
         below, above = ordered(low, high)
         return float(below), float(above)
 
-    def _contours(self, delta: float) -> tuple[ContourPanel, ContourPanel] | None:
+    def _contours(
+        self, delta: float, cost: float = contour_panel.MOST_EVALUATIONS
+    ) -> tuple[ContourPanel, ContourPanel] | None:
         """Contour integrals for the upper and the lower bound on the δ of the finite losses, sharp where it is `delta`;
         None if the product does not suit them.
         """
-        above = contour_panel.panel_for(self.upper, delta)
-        below = above if self.lower is self.upper or above is None else contour_panel.panel_for(self.lower, delta)
+        above = contour_panel.panel_for(self.upper, delta, cost)
+        below = above if self.lower is self.upper or above is None else contour_panel.panel_for(self.lower, delta, cost)
         return None if above is None or below is None else (above, below)
 
-    def _split(self, delta: float, epsilon: float) -> JumpSplit | None:
-        """The product by the number of its large losses, if it is a power of one law that has rare large losses."""
+    def _power(self) -> Factor | None:
+        """The one law and its uses, if the product is a power of a law that may have rare large losses."""
         if len(self.upper) != 1 or self.lower != self.upper or self.upper[0].uses < 2:
             return None
-        law, uses = self.upper[0]
-        if law.infinity > 0 or law.atoms or not 0 < epsilon < math.inf:
-            return None
-        cut = jump_split.cut_for(law, uses, epsilon, delta)
-        if cut is not None and not masses_beyond(law, cut).above > 0:  # large losses are so rare that floats have none
-            return None
-        return None if cut is None else JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
-
-    @staticmethod
-    def _by_jumps(split: JumpSplit, delta: float, low: float, high: float) -> tuple[float, float]:
-        """The bracket of ε narrowed by a split."""
-        for refine in (4.0, 0.5, 0.06):
-            split.refine(high, delta, refine)
-            high = min(high, smallest(split.upper, delta, high))
-            low = max(low, largest(split.lower, delta, 0.0, high * (1 + 1e-6)))
-            if high - low <= WIDTH * high:
-                break
-        return low, high
+        law = self.upper[0].law
+        return None if law.infinity > 0 or law.atoms else self.upper[0]
 
     def crude_delta(self, epsilon: Floats) -> Floats:
         """An upper bound on δ(ε) without any FFT."""
@@ -498,9 +504,11 @@ class Product:
         target = self.aim(max(left, delta * 1e-9))
         # The Chernoff bound holds for the δ aimed at: it applies only if that much δ is left.
         low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
-        refine, outside, before = 1.0, compose.OUTSIDE, math.inf
+        refine, outside, before, power = 1.0, compose.OUTSIDE, math.inf, self._power()
         for _ in range(4):
-            panels = self.panels_for(target, sides, refine, outside)
+            # A long lattice is needed only if a split at the large losses fails.
+            longest = compose.LARGEST_WINDOW if power is None or refine < 1 else SHORT_WINDOW
+            panels = self.panels_for(target, sides, refine, outside, longest=longest)
             for panel in panels:
                 if panel.side == "upper":
                     high = min(high, smallest(panel.delta, delta, high))
@@ -512,7 +520,11 @@ class Product:
             width = (high - low) / high if high > 0 else 0.0
             if "lower" not in sides or not math.isfinite(high) or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
-            if _is_noise(panels, high):
+            if refine == 1.0 and power is not None and high > 0:
+                low, high = far_losses.narrowed(power, delta, low, high, WIDTH, lambda each: Product(each, each))
+                if high - low <= WIDTH * high:
+                    break
+            if _is_noise(panels, high) and longest == compose.LARGEST_WINDOW:
                 break
             before = width
             # Far too wide. Either a law has detail finer than the step, and a finer step helps more than planned; or it
@@ -523,8 +535,7 @@ class Product:
             # Or ε lies far below the one aimed at, where mass outside the window is multiplied by e^(θ distance).
             outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
             target = target._replace(epsilon=min(high, 1e300))
-        split = self._split(delta, high) if "lower" in sides and high - low > WIDTH * high else None
-        return (low, high) if split is None else self._by_jumps(split, delta, low, high)
+        return low, high
 
     def aim(self, delta: float) -> Target:
         """The tilt for a δ, with the ε of the sharp Chernoff bound, which is itself a valid upper bound."""
@@ -568,20 +579,6 @@ class Product:
     def _renyi_epsilon(self, delta: float) -> float:
         assert self.renyi is not None
         return renyi_epsilon(self.renyi, delta)
-
-
-def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
-    """An upper bound on ε(δ) from Rényi divergences, for δ in (0, 1); inf at δ = 0, or if every
-    divergence is infinite.
-    """
-    if delta <= 0:
-        return math.inf
-
-    def bound(log_s: float) -> float:
-        s = math.exp(log_s)
-        return divergence(s + 1) + (tilt_plan.log_best_gap(s) - math.log(delta)) / s
-
-    return max(least_over_orders(bound), 0.0) * (1 + 1e-12)
 
 
 def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from deniable.curves.composition.tilt_plan import log_best_gap
 from deniable.curves.outward_rounding import Floats
 
 PRECISION = 1e-12
@@ -69,3 +70,17 @@ def least_over_orders(function: Callable[[float], float]) -> float:
         else:
             low = a
     return smallest
+
+
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """An upper bound on ε(δ) from Rényi divergences, for δ in (0, 1); inf at δ = 0, or if every
+    divergence is infinite.
+    """
+    if delta <= 0:
+        return math.inf
+
+    def bound(log_s: float) -> float:
+        s = math.exp(log_s)
+        return divergence(s + 1) + (log_best_gap(s) - math.log(delta)) / s
+
+    return max(least_over_orders(bound), 0.0) * (1 + 1e-12)

@@ -21,6 +21,7 @@ import numpy as np
 from deniable.curves.composition import lattice
 from deniable.curves.composition.lattice import GridLaw
 from deniable.curves.laws.closed_form import LaplaceLaw
+from deniable.curves.laws.conditioned_laws import BelowCut
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
@@ -120,7 +121,7 @@ class Target(NamedTuple):
     bound: float = math.inf
 
 
-TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
+TILTS = np.exp(np.linspace(-10.0, 14.0, 120)[0] + 24.0 / 119.0 * np.arange(165.0))
 BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 
@@ -214,7 +215,8 @@ class LatticePlan:
         # P-mass that the sketches of unbounded laws cut off.
         self.lost = lost * (1 + 1e-12)
         # A bounded law is not cut: a rare atom at its end can make a strong tilt explode.
-        unbounded = all(not math.isfinite(f.law.highest) for f in factors) and (before is None or before.room == 1.0)
+        unbounded = all(not math.isfinite(f.law.highest) or isinstance(f.law, BelowCut) for f in factors)
+        unbounded = unbounded and (before is None or before.room == 1.0)
         self.room = 1.0 if unbounded else 3.0
 
     def at_delta(self, delta: float) -> Target:

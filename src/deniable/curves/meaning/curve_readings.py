@@ -30,7 +30,8 @@ from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.composition.exponential_moments import log_moment
 from deniable.curves.composition.factor_merging import LongFactors, SimplifiedFactors, simplify
 from deniable.curves.composition.folding import LEAST
-from deniable.curves.composition.law_product import Product, renyi_epsilon
+from deniable.curves.composition.law_product import Product
+from deniable.curves.composition.profile_search import renyi_epsilon
 from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor
 from deniable.curves.laws.law import Sided
 from deniable.curves.outward_rounding import Floats, Side, quietly, sum_up
