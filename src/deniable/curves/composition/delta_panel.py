@@ -82,7 +82,7 @@ class DeltaPanel:
         raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
         heads = self.heads[np.clip(cell, 0, n)]
         rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
-        noise, alias, right_out = self.noise, self.alias, self.right_out
+        noise, alias, right_out = (np.asarray(each) for each in (self.noise, self.alias, self.right_out))
         if self.gaps is not None:
             inside = at >= self.start
             raw = np.where(inside, self._by_gaps(at, cell, self.gaps.values), raw)
@@ -127,7 +127,7 @@ class DeltaPanel:
             slope = np.exp(np.minimum(point - self.origin, 700.0)) * self.seconds[index]
             found.append((gaps[index], gaps[index] - np.expm1(at - point) * slope, point))
         if self.side == "lower":
-            return np.maximum(found[0][1], found[1][1])
+            return np.asarray(np.maximum(found[0][1], found[1][1]))
         share = np.clip(np.expm1(at - found[0][2]) / math.expm1(self.stride), 0.0, 1.0)
         return np.asarray(found[0][0] + share * (found[1][0] - found[0][0]))
 

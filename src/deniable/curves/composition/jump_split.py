@@ -102,23 +102,22 @@ class _Term:
 
 
 class JumpSplit:
-    """The product of `uses` of one law as a sum over the number of losses above a cut."""
+    """The product of `uses` of one law as a sum over the number of losses above a cut; a single term without a cut."""
 
     __slots__ = ("_rest", "_terms")
 
     def __init__(
         self, law: Law, uses: int, cut: float | None, delta: float, make: Callable[[tuple[Factor, ...]], Product]
     ):
+        self._rest, self._terms = 0.0, list[_Term]()
         if cut is None:
-            self._rest = 0.0
-            self._terms = [_Term(1.0, 0.0, 0.0, make((Factor(law, uses),)))]
+            self._terms.append(_Term(1.0, 0.0, 0.0, make((Factor(law, uses),))))
             return
         beyond = masses_beyond(law, cut)
         last = _terms(uses, beyond.above, delta)
         assert last is not None
         chance, error = beyond.above, beyond.error
         self._rest = _more_than(uses, last, chance * (1 + error))
-        self._terms: list[_Term] = []
         below, above = shift_below(law, cut), shift_above(law, cut)
         for jumps in range(last + 1):
             weight = float(math.comb(uses, jumps)) * chance**jumps * math.exp((uses - jumps) * math.log1p(-chance))
