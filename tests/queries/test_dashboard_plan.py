@@ -142,6 +142,8 @@ def test_what_is_said(session: Session) -> None:
         with worded(InvalidParameter, parameter=parameter):
             plan_dashboard(session, asked.pop("questions"), **asked)
     with opened(table(1).assign(town="x"), None, schema={**SCHEMA, "town": dn.Domain.text()}) as other:
-        for refused in ("SELECT town, COUNT(*) AS n FROM visits GROUP BY town", MEDIAN):
+        for refused in ("SELECT town, COUNT(*) AS n FROM visits GROUP BY town", "SELECT AVG(x) AS a FROM visits"):
             with pytest.raises((QuestionRefused, InvalidParameter)):
                 plan_dashboard(other, [refused], within=50)
+        [ranked] = plan_dashboard(other, [MEDIAN], within=50, by="day").to_dict()["blocks"]
+        assert ranked["way"] == "alone"  # within 50 rows of the median's rank, bought anew on each refresh

@@ -144,8 +144,9 @@ def plan_dashboard(
 ) -> DashboardPlan:  # fmt: skip
     """The cheapest plan that answers these questions on each refresh within these errors. Free: no data is read.
 
-    `within` is the half-width of the noise interval at `confidence`: one number, or one for each question. `by` is the
-    column of days; without it no question stands. `delta` is the δ of a Gaussian budget, between 0 and 1; as in
+    `within` is the half-width of the noise interval at `confidence`, or the error of the rank, in rows, of a quantile:
+    one number, or one for each question. Averages are refused, because their error depends on the number of rows. `by`
+    is the column of days; without it no question stands. `delta` is the δ of a Gaussian budget, between 0 and 1; as in
     `Budget`, a tenth of it is reserved for unlisted keys. Questions must have public keys.
 
     Takes 1 to 100 questions and 1 to 100,000 `refreshes`. Raises InvalidParameter for other arguments, and

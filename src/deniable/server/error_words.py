@@ -23,7 +23,7 @@ _PLAIN: Final = {
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",
 }
-_TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|(dict|list|literal)\[.*\])$")
+_TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|(dict|list|literal|tuple)\[.*\])$")
 """Names of union members that pydantic puts into the location of an error."""
 
 _NUMBERS: Final = frozenset({"float_type", "float_parsing", "decimal_type"})
