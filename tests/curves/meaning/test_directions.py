@@ -185,6 +185,7 @@ def test_moments_of_a_mixture_are_those_of_the_worst_way_in_which_its_parts_lie(
             assert found == pytest.approx(worst, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_cubes_of_a_product_of_sampled_gaussians_are_finite():
     """What the lattice had cut off was taken for an answer that reveals everything."""
     curve = curves.gaussian(mu=1).sampled(rate=0.1) ** 2
