@@ -17,9 +17,10 @@ from deniable.curves.composition import far_losses
 from deniable.curves.composition.far_losses import TILTS, FarLosses, cut_beyond, low_moments, lowest_sum
 from deniable.curves.composition.law_product import Product
 from deniable.curves.composition.likely_loss import likely_epsilon
-from deniable.curves.composition.tilt_plan import Factor
+from deniable.curves.composition.tilt_plan import Factor, log_best_gap
 from deniable.curves.laws.closed_form import GaussianLaw
-from deniable.curves.laws.derived_laws import SampledAgainstWithout
+from deniable.curves.laws.derived_laws import MixedLaw, SampledAgainstWithout
+from deniable.curves.laws.finite_law import FiniteLaw
 
 Number = mp.mpf
 
@@ -186,3 +187,51 @@ def test_a_lower_bound_is_never_zero_for_want_of_a_lattice() -> None:
     """Rounding errors of so many uses exceed the masses of a lattice."""
     low, high = (curves.gaussian(sigma=0.01425).sampled(rate=0.0386) ** 2_855_000_000).epsilon_bounds(delta=7.6e-21)
     assert 0.9 * high < low < high
+
+
+def test_outcomes_that_only_q_has_are_not_ignored() -> None:
+    """Under Q half of the second part has the loss -inf, so no loss decides alone: δ was 8 % too small. Two uses are a
+    mixture of two sampled Gaussians, of one with a loss of log 2, and of twice log 2.
+    """
+    hidden = FiniteLaw(np.array([math.log(2)]), np.array([1.0]))
+    law, epsilon = MixedLaw((LAW, hidden), (0.5, 0.5)), 1.5
+    with mp.workdps(25):
+        q, mu, shifted = mp.mpf(1e-3), mp.mpf(1.5), mp.mpf(epsilon) - mp.log(2)
+        z = (mp.log((mp.expm1(shifted) + q) / q) + mu * mu / 2) / mu
+        once = (1 - q) * _tail(z) + q * _tail(z - mu) - mp.exp(shifted) * _tail(z)
+        delta = float(_with_against_without(1e-3, 1 / 1.5, epsilon) / 4 + once / 2)
+    factors = (Factor(law, 2),)
+    low, high = Product(factors, factors).epsilon_bounds(delta)
+    assert low <= epsilon <= high
+    assert cut_beyond(law, 2, epsilon, delta) is None
+
+
+def test_the_chernoff_constant_keeps_its_digits_at_a_strong_tilt() -> None:
+    """It was too small by 2e-5, where its two terms cancel."""
+    for tilt in (1e-12, 0.3, 1e4, 1e10):
+        with mp.workdps(50):
+            exact = mp.mpf(tilt) * mp.log(tilt) - (1 + mp.mpf(tilt)) * mp.log1p(tilt)
+        assert abs(log_best_gap(tilt) - float(exact)) <= 1e-14 * (1 + abs(float(exact)))
+
+
+def test_mass_that_a_lower_law_has_lost_is_no_likely_loss() -> None:
+    """One outcome of loss 50 has 0.4 of the mass, and nothing is known of the rest: δ is at most 0.4."""
+    law = FiniteLaw(np.array([50.0]), np.array([0.4]))
+    assert likely_epsilon([Factor(law, 1)]) == 0.0
+    assert likely_epsilon([Factor(FiniteLaw(np.array([50.0]), np.array([1.0])), 1)]) > 40
+
+
+def test_q_masses_below_the_smallest_floats_keep_their_digits() -> None:
+    """e^ε Q(A) with Q(A) near 1e-316, beside the same number from the closed form of one use."""
+    law = SampledAgainstWithout(GaussianLaw(40.0), 1e-3)
+    cut, epsilon = 726.0, 705.0
+    parts = FarLosses(law, 2, cut, 1e-9, lambda factors: Product(factors, factors), None)
+    gap, _ = parts._sure
+    with mp.workdps(40):
+        q, mu = mp.mpf(1e-3), mp.mpf(40)
+        z = (mp.log((mp.expm1(cut) + q) / q) + mu * mu / 2) / mu
+        lost = mp.exp(epsilon) * (2 - _tail(z)) * _tail(z)
+        counted, error = parts._counted(np.array([epsilon]))
+        assert abs(gap - float(counted[0]) - float(lost)) <= float(error[0]) + 1e-15 * gap
+        far = -mp.expm1(-mp.mpf(epsilon)) * mp.exp(mp.mpf(epsilon) - cut) * parts._sure[1]
+        assert abs(far / lost - 1) < 1e-11

@@ -244,7 +244,7 @@ def compose(
         weights, away = np.exp(-theta * x), math.expm1(step)
         most = float(np.max(x * weights)) * (1 + 1e-9) + away
         gaps = SmallGaps(
-            values=_suffix_gaps(heads, step, start - origin),
+            values=_suffix_gaps(heads, step),
             noise=error * (math.sqrt(float(np.sum((x * weights) ** 2))) * (1 + 1e-9) + away * math.sqrt(terms)),
             alias=(up.mass + down.mass) * most,
             right_out=up.mass * math.exp(-theta * up.reach) * min(1.0, (highest - start) * (1 + 1e-9)),
@@ -272,11 +272,11 @@ def compose(
     )
 
 
-def _suffix_gaps(heads: Floats, step: float, from_origin: float) -> Floats:
+def _suffix_gaps(heads: Floats, step: float) -> Floats:
     """δ at every lattice point as a sum of positive terms: Σ_(j >= m) T_j (1 - e^-h) e^(l_m - l_j), with T_j the mass
     above l_j (lemma 2).
     """
-    away = from_origin + step * np.arange(len(heads) - 1)
+    away = step * np.arange(len(heads) - 1)
     parts = heads[1:] * -math.expm1(-step) * np.exp(-away)
     return np.append(np.cumsum(parts[::-1])[::-1] * np.exp(away), 0.0)
 

@@ -239,10 +239,12 @@ class _Nodes(NamedTuple):
         far = _less_one(np.multiply.outer(frequencies[::block], self.losses))
         near = _less_one(np.multiply.outer(frequencies[:block] - frequencies[0], self.losses))
         weighted = far * self.tilted
-        total = np.sum(weighted, axis=1)[:, None] + np.sum(near * self.tilted, axis=1)
+        products = np.zeros((len(far), len(near)), dtype=np.complex128)
         for start in range(0, len(self.losses), CHUNK):
             part = slice(start, start + CHUNK)
-            total += weighted[:, part] @ near[:, part].T
+            products += weighted[:, part] @ near[:, part].T
+        # Added last: the roundings of many additions would count for these two sums too.
+        total = products + (np.sum(weighted, axis=1)[:, None] + np.sum(near * self.tilted, axis=1))
         sizes = [np.sum(self.tilted * (each.real**2 + each.imag**2), axis=1) for each in (far, near)]
         terms = 2 * CHUNK + len(self.losses) / CHUNK + 16
         doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(np.multiply.outer(*sizes))

@@ -124,7 +124,8 @@ class DeltaPanel:
         found = []
         for index in (np.clip(cell, 0, n), np.clip(cell + 1, 0, n)):
             point = self.start + index * self.stride
-            slope = np.exp(np.minimum(point - self.origin, 700.0)) * self.seconds[index]
+            # e^(point - origin) seconds, from the same masses as the gaps: `seconds` may be rounded to one side.
+            slope = self.heads[index] - gaps[index]
             found.append((gaps[index], gaps[index] - np.expm1(at - point) * slope, point))
         if self.side == "lower":
             return np.asarray(np.maximum(found[0][1], found[1][1]))

@@ -28,6 +28,7 @@ from deniable.curves.composition.lattice import GridLaw
 from deniable.curves.composition.profile_search import largest, smallest
 from deniable.curves.composition.tilt_plan import SKETCH_POINTS, SKETCH_TAIL, Factor, cumulant
 from deniable.curves.laws.conditioned_laws import BelowCut, masses_beyond, shift_below
+from deniable.curves.laws.derived_laws import SampledAgainstWithout, ShiftedAgainstCentre
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
@@ -49,6 +50,11 @@ MUST_GAIN = 0.8
 TILTS = 2.0 ** np.arange(-20.0, 40.0)
 """Orders at which the probability of a low sum is bounded."""
 
+LEFT_TO_CHANCE = (SampledAgainstWithout, ShiftedAgainstCentre)
+"""Laws for which P is at least a part of Q, if they have a least loss. For others Q may have outcomes that P lacks:
+their loss is -inf, and no finite loss decides alone.
+"""
+
 
 def low_moments(law: Law) -> Floats:
     """Upper bounds on log E_Q e^(-t L) at all TILTS t, for a law with a least loss.
@@ -64,13 +70,16 @@ def low_moments(law: Law) -> Floats:
         order = 1.0 + float(tilt)
         # Rounding outwards may have moved mass up.
         doubt = float(np.max(excess)) * math.exp(min(order * abs(float(points[0])), 700.0))
-        found.append(cumulant(grid, -order).value + doubt + 256 * UNIT_ROUNDOFF)
+        value, mean, _ = cumulant(grid, -order)
+        # Every exponent has a relative error: on average the error of |loss|, and once that of the largest exponent.
+        exponents = order * (max(mean - float(points[0]), 0.0) + 2 * abs(float(points[0])))
+        found.append(value + doubt + UNIT_ROUNDOFF * (256 + 8 * exponents))
     return np.array(found)
 
 
 def lowest_sum(law: Law, uses: int, log_chance: float) -> float:
     """A number that the sum of `uses` losses falls below with a Q-probability of at most e^log_chance."""
-    if not math.isfinite(law.lowest):
+    if not math.isfinite(law.lowest) or not isinstance(law, LEFT_TO_CHANCE):
         return -math.inf
     found = (log_chance - uses * low_moments(law)) / TILTS
     return min(max(float(np.max(found)), uses * law.lowest), 0.0) * (1 + 1e-9)
@@ -78,8 +87,8 @@ def lowest_sum(law: Law, uses: int, log_chance: float) -> float:
 
 def cut_beyond(law: Law, uses: int, epsilon: float, delta: float) -> float | None:
     """The cut B for every ε up to the given one; None if no loss exceeds it."""
-    log_chance = math.log(NEGLIGIBLE * delta) - epsilon - math.log(uses)
-    cut = epsilon - lowest_sum(law, uses - 1, max(log_chance, -700.0))
+    # e^ε G is at most e^(ε-B) <= 1.
+    cut = epsilon - lowest_sum(law, uses - 1, math.log(delta) + math.log(NEGLIGIBLE / uses))
     if not math.isfinite(cut) or cut >= law.highest or not masses_beyond(law, cut).above > 0:
         return None
     return cut
@@ -123,9 +132,10 @@ def _split(power: Factor, delta: float, epsilon: float, make: Make, with_jumps: 
     if not 0 < epsilon < math.inf:
         return None
     far = cut_beyond(law, uses, epsilon, delta)
-    cut = jump_split.cut_for(law, uses, epsilon, delta) if with_jumps else None
+    rest = law if far is None else BelowCut(law, far)
+    cut = jump_split.cut_for(rest, uses, epsilon, delta) if with_jumps else None
     # Large losses may be so rare that floats have none.
-    if cut is not None and not masses_beyond(law, cut).above > 0:
+    if cut is not None and not masses_beyond(rest, cut).above > 0:
         cut = None
     if with_jumps and cut is None:
         return None
@@ -137,7 +147,7 @@ def _split(power: Factor, delta: float, epsilon: float, make: Make, with_jumps: 
 class FarLosses:
     """The product of `uses` of one law, with the losses above a cut counted apart."""
 
-    __slots__ = ("_blur", "_error", "_kept", "_lack", "_rest", "_shift", "_sure")
+    __slots__ = ("_blur", "_cut", "_error", "_kept", "_lack", "_rest", "_shift", "_sure")
 
     def __init__(
         self,
@@ -150,15 +160,14 @@ class FarLosses:
     ):
         beyond, shift = masses_beyond(law, cut), shift_below(law, cut)
         under_q = beyond.second * math.exp(-cut)
+        self._cut = cut
         self._shift = uses * shift
         self._blur = 16 * UNIT_ROUNDOFF * (abs(self._shift) + 1e-30)
         kept = uses * math.log1p(-beyond.above)
         self._kept = math.exp(kept)
-        # P(A) - Q(A) = (1-G)^n (1 - e^(-ns)), without cancellation.
-        self._sure = (
-            math.exp(uses * math.log1p(-under_q)) * -math.expm1(-self._shift),
-            -math.expm1(uses * math.log1p(-under_q)),
-        )
+        # P(A) - Q(A) = (1-G)^n (1 - e^(-ns)), without cancellation; and e^B Q(A), where Q(A) itself may underflow.
+        ever = -math.expm1(uses * math.log1p(-under_q)) * math.exp(cut) if under_q > 1e-250 else uses * beyond.second
+        self._sure = math.exp(uses * math.log1p(-under_q)) * -math.expm1(-self._shift), ever
         more = beyond.gap + beyond.second * -math.expm1(-cut)
         self._error = 4 * (beyond.error + beyond.gap_error / max(more, 1e-300) + 64 * UNIT_ROUNDOFF)
         self._lack = NEGLIGIBLE * delta
@@ -171,8 +180,9 @@ class FarLosses:
     def _counted(self, epsilon: Floats) -> tuple[Floats, Floats]:
         """P(A) - e^ε Q(A), and a bound on its error."""
         gap, under_q = self._sure
-        lost = np.expm1(epsilon) * under_q
-        return gap - lost, self._error * (gap + np.abs(lost))
+        lost = -np.expm1(-epsilon) * np.exp(np.minimum(epsilon - self._cut, 700.0)) * under_q
+        rounding = 8 * UNIT_ROUNDOFF * (np.abs(epsilon) + self._cut)
+        return gap - lost, self._error * (gap + np.abs(lost)) + rounding * np.abs(lost)
 
     def upper(self, epsilon: Floats) -> Floats:
         """An upper bound on δ(ε), for ε up to the one that the cut is made for."""

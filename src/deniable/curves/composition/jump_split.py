@@ -80,6 +80,8 @@ class _Term:
     blur: float
     """A bound on the rounding error of the shift."""
     product: Product
+    doubt: float = 1e-12
+    """The relative error of the weight."""
     panels: list[Panel] = field(default_factory=list)
 
     def upper(self, epsilon: Floats) -> Floats:
@@ -89,7 +91,7 @@ class _Term:
         for panel in self.panels:
             if panel.side == "upper":
                 found = np.minimum(found, panel.delta(at))
-        return np.asarray(found * (self.weight * (1 + 1e-12)))
+        return np.asarray(found * (self.weight * (1 + self.doubt)))
 
     def lower(self, epsilon: Floats) -> Floats:
         """A lower bound on the term at ε."""
@@ -98,7 +100,7 @@ class _Term:
         for panel in self.panels:
             if panel.side == "lower":
                 found = np.maximum(found, np.where(at < panel.end, panel.delta(at), 0.0))
-        return np.asarray(np.minimum(found, 1.0) * (self.weight * (1 - 1e-12)))
+        return np.asarray(np.minimum(found, 1.0) * (self.weight * max(1 - self.doubt, 0.0)))
 
 
 class JumpSplit:
@@ -125,7 +127,9 @@ class JumpSplit:
             product = make(tuple(factor for factor in factors if factor.uses))
             shifts = ((uses - jumps) * below, jumps * above)
             blur = 16 * UNIT_ROUNDOFF * (1e-6 + abs(shifts[0]) + abs(shifts[1]))
-            self._terms.append(_Term(weight, sum(shifts), blur, product))
+            # Near a cut of the law itself, the mass above this one may have few digits.
+            doubt = 1e-12 + 2 * error * (jumps + uses * chance / (1 - chance))
+            self._terms.append(_Term(weight, sum(shifts), blur, product, doubt))
 
     def refine(self, epsilon: float, delta: float, refine: float) -> None:
         """Add panels that are sharp near ε to every term that matters."""

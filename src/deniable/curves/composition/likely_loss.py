@@ -1,11 +1,12 @@
 """A lower bound on ε from the losses that are likely: it needs no lattice of the product, for any number of uses.
 
-If the total loss exceeds t with a P-probability of at least 3/4, then δ(t - log 4) >= 3/4 - 1/4. For a sum of very
+If the total loss exceeds t with a P-probability of at least 5/8, then δ(t - log 8) >= 5/8 - 1/8. For a sum of very
 many losses, t is close to the mean. The probability of a smaller loss is bounded by the affinity of P and Q,
 
     P(L <= t) <= e^(τt) E_P e^(-τL),    E_P e^(-τL) = ∫ p^(1-τ) q^τ <= Σ_cells P(cell)^(1-τ) Q(cell)^τ    (Hölder),
 
-for 0 < τ < 1, where E_P e^(-τL) of a product is the product of the factors'.
+for 0 < τ < 1, where E_P e^(-τL) of a product is the product of the factors'. It should be at most 1/4.
+P-mass that a lower law has lost may have any loss: all uses together may lose 1/8.
 """
 
 from __future__ import annotations
@@ -22,17 +23,28 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 CELLS = 4000
 ORDERS = 2.0 ** np.arange(-60.0, 0.0)
+MOST_LOST = 1 / 8
 LEAST_DELTA = 0.5
 """The bound says something about a smaller δ."""
 
 
 def likely_epsilon(factors: Sequence[Factor]) -> float:
     """An ε with δ(ε) >= LEAST_DELTA; 0 if none is found."""
-    total = np.zeros_like(ORDERS)
+    total, lost = np.zeros_like(ORDERS), 0.0
     for law, uses in factors:
         total = total + uses * log_affinities(law)
+        lost += uses * _lost(law)
+    if lost > MOST_LOST:
+        return 0.0
     at = np.max((math.log(0.25) - total) / ORDERS)
-    return max((float(at) - math.log(4)) * (1 - 1e-9), 0.0)
+    return max((float(at) - math.log(1 / MOST_LOST)) * (1 - 1e-9), 0.0)
+
+
+def _lost(law: Law) -> float:
+    """The P-mass that a lower law lacks to a total of 1, beyond rounding."""
+    least = lattice.reach(law, SKETCH_TAIL)[0]
+    first, _, error = law.tails(np.array([least - 1 - abs(least)]))
+    return max(1.0 - float(first[0]) * (1 + float(np.max(error))), 0.0)
 
 
 def log_affinities(law: Law) -> Floats:

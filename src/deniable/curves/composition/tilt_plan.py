@@ -107,7 +107,8 @@ def cut_of(law: Law, tail: float) -> float:
 
 def log_best_gap(theta: float) -> float:
     """log max_l e^(-θl)(1 - e^(-l)) = θ log θ - (1+θ) log(1+θ): the constant of the sharp Chernoff bound on δ."""
-    return (theta * math.log(theta) if theta > 0 else 0.0) - (1 + theta) * math.log1p(theta)
+    # The two terms nearly cancel for a large θ: this form adds numbers of one sign.
+    return -(theta * math.log1p(1 / theta) if theta > 1e-300 else 0.0) - math.log1p(theta)
 
 
 class Target(NamedTuple):
@@ -160,9 +161,10 @@ def plan_table(law: Law, tail: float = SKETCH_TAIL, points: int = SKETCH_POINTS)
         top = exponent[:, -1]
         weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
         total = np.sum(weights, axis=1)
-        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
+        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses. It covers that of
+        # θε in `delta_bound` too.
         largest = float(np.max(np.abs(grid.losses)))
-        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
+        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 8 * tilts * largest))
         slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
     mean, lost = float(np.sum(grid.masses * grid.losses)), max(grid.infinity - law.infinity, 0.0)
     return PlanTable(np.concatenate(values), np.concatenate(slopes), mean, law.highest, lost)
