@@ -92,7 +92,7 @@ def test_a_log_that_cannot_be_read_is_not_passed_over(locked: Path) -> None:
         found = as_reader(*command)
         assert found.returncode == 1
         assert "are in visits.csv.ledger-wal" in found.stderr
-        assert "copy visits.csv.ledger and visits.csv.ledger-wal to a folder of your own" in found.stderr
+        assert "copy visits.csv.ledger and visits.csv.ledger-wal to a folder that you may write to" in found.stderr
 
 
 def test_an_export_into_a_folder_that_is_missing_blamed_the_ledger(tmp_path: Path) -> None:

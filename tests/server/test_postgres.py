@@ -79,5 +79,5 @@ def test_a_database_that_is_away_is_said_in_a_word_and_comes_back(tmp_path: Path
             assert found == {(503, "ledger_unavailable")}
             assert done.returncode == 1
             assert done.stderr.count("\n") == 1, done.stderr
-            assert "cannot be reached" in done.stderr
+            assert "cannot be opened; check that the database runs" in done.stderr
             assert there.ask(sql, key="away", epsilon=0.5).status_code == 200

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.guards.object_snapshots import COPIED
@@ -46,13 +47,13 @@ class ForwardWatch:
                         raise self._other(module._parameters, local)
                     self._seen.append((module._parameters, local, parameter, parameter._version, _address(parameter)))
                     if parameter.device.type == "cpu" and parameter.numel() <= COPIED:
-                        self._small.append((module._parameters, local, parameter.detach().clone()))
+                        self._small.append((module._parameters, local, _copy(parameter)))
             # The buffers of spectral norm depend on the weights, not on the data.
             if module._buffers and type(module).__name__ != "_SpectralNorm":
                 held = [(local, each) for local, each in module._buffers.items() if each is not None]
                 self._seen += [(module._buffers, local, each, each._version, _address(each)) for local, each in held]
                 if closely:
-                    self._copies += [(module._buffers, local, each.detach().clone()) for local, each in held]
+                    self._copies += [(module._buffers, local, _copy(each)) for local, each in held]
 
     def end(self) -> None:
         """Stop watching: the step is over."""
@@ -82,7 +83,9 @@ class ForwardWatch:
                 raise self._changed(holder, local, tensor)
         for holder, local, copy in (*self._copies, *(self._small if self.is_close else ())):
             now = holder[local]
-            if not bool((now == copy).logical_or(now != now).all()):
+            with _disable_current_modes(), torch._C.DisableTorchFunction():  # no operations of the model's
+                is_kept = bool((now == copy).logical_or(now != now).all())
+            if not is_kept:
                 raise self._changed(holder, local, now)
 
     def _changed(self, holder: Holder, local: str, tensor: Tensor) -> InvalidParameter:
@@ -99,6 +102,12 @@ class ForwardWatch:
     def _name(self, holder: Holder, local: str) -> str:
         paths = [p for p, each in self._model.named_modules() if holder is each._buffers or holder is each._parameters]
         return ".".join([*filter(None, paths[:1]), local])
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy that no trace takes for an operation of the model."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        return tensor.detach().clone()
 
 
 def _storage(tensor: Tensor) -> int:
