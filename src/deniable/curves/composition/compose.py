@@ -121,13 +121,14 @@ def lattice_points(
     """The lattice of `lattice_law` between the `ends` of the law's reach: it holds the heaviest atom or the spike."""
     low, high = ends
     anchor = law.atoms[0] if law.atoms else (0.0 if spike is None else spike.loss)
-    if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
+    is_highest = abs(law.highest - anchor) <= min(1e-9 * (1 + abs(anchor)), step)
+    if side == "upper" and is_highest:
         anchor = law.highest  # rounded up, unlike the atom
-    if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
+    if side == "lower" and is_highest:
         # In a lower bound, a grid point above the highest loss carries no mass: place the last point below it, by the
         # rounding error of that loss.
         error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
-        anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
+        anchor -= min(8 * error + 1e-15 * (1 + abs(anchor)), step)  # any lattice is valid
     below = math.ceil((anchor - low) / step - 1e-9)
     if spike is not None:
         below = max(below, 1)  # every loss exceeds the first point: some laws have nearly all mass at their least loss

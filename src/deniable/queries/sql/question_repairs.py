@@ -44,7 +44,8 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
     private = [name for name, table in tables.items() if table.unit is not None]
     named = [name for name in private if name.casefold() in text.casefold()]
     head, dialect = first_line(text), named_dialect(text) or "duckdb"
-    dialect = dialect if dialect in DIALECTS else "duckdb"
+    if dialect not in DIALECTS:  # the line itself is what is refused
+        head, dialect = "", "duckdb"
     simplest = [
         head + exp.select("COUNT(*) AS n").from_(exp.table_(name, quoted=True)).sql(dialect=dialect)
         for name in (*named, *private)
