@@ -230,7 +230,7 @@ def test_with_little_noise_the_tables_that_matter_are_chosen(method: str) -> Non
         rows = made.rows(3000).to_pandas()
         assert abs((rows.a == rows.b).mean() - (people().a == people().b).mean()) < 0.05
         assert made.quality["a", "b"] < 0.05
-        assert "exponential mechanism" in str(made.statement())
+        assert "exponential mechanism" in " ".join(str(made.statement()).split())
         assert s.measured_errors(made).errors["a", "b"] < 0.05
 
 
