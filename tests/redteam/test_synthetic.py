@@ -96,10 +96,10 @@ def test_synthetic_tables_that_are_too_large(poor: World) -> None:
         {"columns": ["x" * 100_000]},
     ]
     for body in bodies:
-        began = time.thread_time(), time.process_time()
+        began = time.process_time()
         answer = poor.call("ana", "POST", "/v1/datasets/wide/synthetic", {**body, "epsilon": 0.1})
         assert answer.status_code in {413, 422}, (str(body)[:80], answer.text)
-        assert time.process_time() - began[1] < 2.0, str(body)[:80]
+        assert time.process_time() - began < 5.0, str(body)[:80]
     assert list(opened.ledger.entries()) == before
 
 
