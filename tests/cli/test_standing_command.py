@@ -51,6 +51,9 @@ def test_declared_answered_and_listed(visits: Path) -> None:
     assert total[0]["rows"] == [[80]]
     listed = asked("standing", str(visits), *about)
     assert "daily: about visits by day; 1 answered, the last for 2026-01-01" in listed
-    assert "has running totals up to 2026-01-02; reveal a later day" in refused("standing", str(visits), "year", "--day", "2026-01-01", *about)[1]
+    assert (
+        "has running totals up to 2026-01-02; reveal a later day"
+        in refused("standing", str(visits), "year", "--day", "2026-01-01", *about)[1]
+    )
     with Ledger.inspect(f"{visits}.ledger") as ledger:
         ledger.verify()
