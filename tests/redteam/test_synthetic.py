@@ -96,10 +96,13 @@ def test_synthetic_tables_that_are_too_large(poor: World) -> None:
         {"columns": ["x" * 100_000]},
     ]
     for body in bodies:
-        began = time.process_time()
-        answer = poor.call("ana", "POST", "/v1/datasets/wide/synthetic", {**body, "epsilon": 0.1})
-        assert answer.status_code in {413, 422}, (str(body)[:80], answer.text)
-        assert time.process_time() - began < 5.0, str(body)[:80]
+        took = []
+        while not took or (took[-1] >= 2.0 and len(took) < 3):  # again if other work shared the cores
+            began = time.process_time()
+            answer = poor.call("ana", "POST", "/v1/datasets/wide/synthetic", {**body, "epsilon": 0.1})
+            took.append(time.process_time() - began)
+            assert answer.status_code in {413, 422}, (str(body)[:80], answer.text)
+        assert min(took) < 2.0, str(body)[:80]
     assert list(opened.ledger.entries()) == before
 
 

@@ -296,7 +296,7 @@ def _account(
 def _family(ledger: str | Path | None, sources: Mapping[str, object]) -> str | None:
     """The family of the ledger in this place: other tables of its people spend from it under a further name.
 
-    None if there is no such ledger. In a database with many ledgers, the names of the tables choose one.
+    Returns None if the ledger does not exist. If a database has many ledgers, the names of the tables choose one.
     """
     if ledger is not None and "://" in str(ledger):
         return _family_in_database(str(ledger), sources)
