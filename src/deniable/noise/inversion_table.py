@@ -60,13 +60,14 @@ class Scratch:
 class Sampler(ABC):
     """Draws from one law."""
 
-    __slots__ = ("_ahead", "_lineage")
+    __slots__ = ("_ahead", "_lineage", "_used")
 
     AHEAD: ClassVar[int] = 256
     """Draws that are made at once when one is asked for."""
 
     def __init__(self) -> None:
         self._ahead: list[int] = []
+        self._used: list[int] = []
         self._lineage: object = None
 
     def one(self, entropy: Entropy) -> int:
@@ -85,7 +86,18 @@ class Sampler(ABC):
             try:
                 return self._ahead.pop()  # atomic: no two threads get the same draw
             except IndexError:
+                self._used = []
                 self._ahead.extend(self._several(self.AHEAD, entropy))
+
+    def few(self, count: int, entropy: Entropy) -> list[int]:
+        """`count` calls of `one`. The numbers are freed together when the next draws are made ahead.
+
+        Python frees an integer below -5 or above 256 and caches the others. If a caller dropped the list, the time of
+        freeing it would depend on the draws.
+        """
+        drawn = [self.one(entropy) for _ in range(count)]
+        self._used.extend(drawn)
+        return drawn
 
     def _several(self, count: int, entropy: Entropy) -> list[int]:
         out = np.empty(count, dtype=np.int64)

@@ -78,7 +78,7 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
     out = np.empty(noise_arguments.shape(size), dtype=np.int64)
     # A small array takes draws that were made ahead, and saves the set-up for a large one.
     if out.size <= FEW < sampler.AHEAD and source.lineage() is not None:
-        out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
+        out.reshape(-1)[:] = sampler.few(out.size, source)
     else:
         sampler.fill(out.reshape(-1), source)
     return out
