@@ -77,7 +77,7 @@ class Deniable(Contender):
         curves = import_module("deniable.curves")
         for module in pkgutil.walk_packages(curves.__path__, "deniable.curves."):
             import_module(module.name)
-        self.atoms = import_module("deniable.curves.atoms.standard")
+        self.atoms = import_module("deniable.curves.atoms.mechanism_atoms")
         self.joined = import_module("deniable.curves.curve").product
         np.fft.rfft(np.ones(8))
         scipy.fft.rfft(np.ones(8))

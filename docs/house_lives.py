@@ -147,7 +147,11 @@ CURVE = Life(
         Step(
             "Make an atom",
             "Arguments are checked once, here. Decimals are kept exactly as they were written.",
-            ("curves.atoms.standard:gaussian", "curves.curve_arguments:positive", "curves.atoms.standard:GaussianAtom"),
+            (
+                "curves.atoms.mechanism_atoms:gaussian",
+                "curves.curve_arguments:positive",
+                "curves.atoms.mechanism_atoms:GaussianAtom",
+            ),
             "an Atom: parameters and a name, no numerics",
         ),
         Step(
@@ -317,7 +321,7 @@ REQUEST = Life(
             "The table of roles says who may do what; the body is a pydantic model. A fast lane skips FastAPI.",
             (
                 "server.roles:may",
-                "server.requests.fast_lane:Lane",
+                "server.requests.route_shortcut:Lane",
                 "server.request_bodies:Question",
                 "server.routes.question_routes:router",
             ),

@@ -11,8 +11,8 @@ import pytest
 
 from deniable import curves
 from deniable.curves import Curve
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom, LaplaceAtom
 from deniable.curves.atoms.renyi_bounds import RenyiAtOrder, ZeroConcentrated
-from deniable.curves.atoms.standard import GaussianAtom, LaplaceAtom
 from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, RenyiFilter, RenyiOdometer, ZCDPFilter
 from deniable.curves.outward_rounding import sum_up
 from deniable.errors import BudgetExceeded

@@ -6,7 +6,8 @@ is known, and a zoo of broken mechanisms.
     mechanism_runs       many answers of a mechanism, whether it returns, raises, exits or hangs
     answer_reading       every number and word of an answer; uses encoded_texts, foreign_frames, hidden_bits and
                          object_contents
-    answer_table, answer_columns, telling_columns      answers as columns, and the columns that tell neighbours apart
+    answer_table, answer_columns, distinguishing_columns
+                         answers as columns, and the columns that tell neighbours apart
     scores, score_learning, decision_tree              a number for each answer, trained on a part of the answers
     event_search, binomial                             the event, and exact bounds on its probabilities
     exact_curve, local_laws                            `exact`: the true curve, without sampling

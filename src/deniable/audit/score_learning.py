@@ -10,6 +10,7 @@ import numpy as np
 from deniable.audit.answer_columns import Answers, Floats
 from deniable.audit.answer_table import BLOCK, Path
 from deniable.audit.decision_tree import Tree
+from deniable.audit.distinguishing_columns import ALONE, DistinguishingColumns, named, telling
 from deniable.audit.scores import (
     LAST_DIGIT,
     MOST_OF_ALL,
@@ -23,7 +24,6 @@ from deniable.audit.scores import (
     digits_of,
     with_gaps,
 )
-from deniable.audit.telling_columns import ALONE, TellingColumns, named, telling
 
 BINS: Final = (12, 64)
 """Numbers of bins. Coarse bins detect tails from few draws, fine bins detect shapes."""
@@ -63,7 +63,7 @@ def learn(first: Answers, second: Answers) -> list[Score]:
     return found + last_digits(first, second, best)
 
 
-def _numbers(first: Answers, second: Answers, best: TellingColumns) -> list[Combined]:
+def _numbers(first: Answers, second: Answers, best: DistinguishingColumns) -> list[Combined]:
     """The most informative numbers, and sums and differences of them."""
     count = max(len(side.numbers.paths) for side in (first, second))
     found = [Combined.column(path, named(path, count)) for path in best.numbers[:ALONE]]
@@ -117,7 +117,7 @@ def _standard(block: Floats) -> Floats:
     return np.asarray((finite - finite.mean(axis=0)) / np.maximum(finite.std(axis=0), 1e-100))
 
 
-def last_digits(first: Answers, second: Answers, best: TellingColumns) -> list[Score]:
+def last_digits(first: Answers, second: Answers, best: DistinguishingColumns) -> list[Score]:
     """Scores of the last binary digit: of the finest number, and of the numbers where it is most informative."""
     if not len(first) or not len(second):
         return []

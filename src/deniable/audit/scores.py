@@ -24,8 +24,8 @@ import numpy as np
 
 from deniable.audit.answer_columns import NAMEABLE, Answers, Floats, Ints, Raised, each_last_digit, last_digits, look
 from deniable.audit.answer_table import BLOCK, Dense, Path
+from deniable.audit.distinguishing_columns import named, worded
 from deniable.audit.object_contents import Kept
-from deniable.audit.telling_columns import named, worded
 from deniable.errors import NOTHING, InvalidParameter
 
 NO_NUMBER: Final = -1.7e308

@@ -8,8 +8,8 @@
     registration       `register`: an owner adds a dataset to a server
 
 A request contains a question as SQL or as the steps of a dataframe. The response is a record with the answer as text
-for people, and with exact numbers for programs (`queries.answer.sent_papers`), which are read at once. The plan is made
-only when it is needed, because that takes the public schema, and for SQL the extra "sql".
+for people, and with exact numbers for programs (`queries.answer.machine_records`), which are read at once. The plan
+is made only when it is needed, because that takes the public schema, and for SQL the extra "sql".
 """
 
 from deniable.client.registration import register

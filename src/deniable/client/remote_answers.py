@@ -16,8 +16,8 @@ from deniable.queries.answer import privacy_statement
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.answer_display import Cell, Interval, Shown
 from deniable.queries.answer.grouping_sets import Grouped
+from deniable.queries.answer.machine_records import read_promise, read_receipt
 from deniable.queries.answer.release import Released
-from deniable.queries.answer.sent_papers import read_promise, read_receipt
 from deniable.queries.bought_bounds import Bounds
 from deniable.queries.sql.share_windows import shares_in
 from deniable.tables.kinds import Domain, Kind, declared

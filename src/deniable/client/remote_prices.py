@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import DeniableError, UnreadableRecord
 from deniable.ledger import Budget
-from deniable.queries.answer.sent_papers import read_cost
+from deniable.queries.answer.machine_records import read_cost
 from deniable.queries.plan.pricing import TYPICAL_ROWS, Price
 
 if TYPE_CHECKING:

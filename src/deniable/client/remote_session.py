@@ -23,8 +23,8 @@ from deniable.ledger import Budget
 from deniable.ledger.entries import checked_path_name
 from deniable.numbers import plain, plain_list
 from deniable.queries.answer.grouping_sets import names_sets
+from deniable.queries.answer.machine_records import read_cost, read_quoted, read_unit
 from deniable.queries.answer.remaining_budget import Failure, Remaining
-from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
 from deniable.queries.sql.named_dialects import InDialect, in_dialect, named_dialect
 from deniable.transport import Wire, wire_to
 

@@ -10,7 +10,7 @@ from deniable.client import remote_plans
 from deniable.client.remote_answers import RemoteAnswer
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import DeniableError, InvalidOperation, ServerRefused, UnreadableRecord
-from deniable.queries.answer.sent_papers import read_cost
+from deniable.queries.answer.machine_records import read_cost
 from deniable.queries.standing_questions import Standing, checked_day, read_day
 
 if TYPE_CHECKING:

@@ -32,17 +32,12 @@ from deniable.doors import lazy_door
 if TYPE_CHECKING:
     from deniable.curves import filters, textbook
     from deniable.curves.atoms.binomial_noise import binomial
-    from deniable.curves.atoms.derived import mixture, worst_of
+    from deniable.curves.atoms.composite_atoms import mixture, worst_of
     from deniable.curves.atoms.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
     from deniable.curves.atoms.generalized_gaussian import generalized_gaussian
     from deniable.curves.atoms.hidden_mixtures import hidden_mixture
     from deniable.curves.atoms.markov_kernel import Kernel, from_kernel
-    from deniable.curves.atoms.poisson_selection import best_of_poisson_repeats
-    from deniable.curves.atoms.quantization import quantized
-    from deniable.curves.atoms.renyi_bounds import renyi, zcdp
-    from deniable.curves.atoms.repeated_selection import best_of_repeats
-    from deniable.curves.atoms.skellam import skellam
-    from deniable.curves.atoms.standard import (
+    from deniable.curves.atoms.mechanism_atoms import (
         approximate,
         discrete_gaussian,
         discrete_laplace,
@@ -54,6 +49,11 @@ if TYPE_CHECKING:
         randomized_response,
         rounded_gaussian,
     )
+    from deniable.curves.atoms.poisson_selection import best_of_poisson_repeats
+    from deniable.curves.atoms.quantization import quantized
+    from deniable.curves.atoms.renyi_bounds import renyi, zcdp
+    from deniable.curves.atoms.repeated_selection import best_of_repeats
+    from deniable.curves.atoms.skellam import skellam
     from deniable.curves.atoms.user_supplied import from_cdf, from_density, from_pmf, tradeoff
     from deniable.curves.calibration import calibrate
     from deniable.curves.curve import Curve, identity, product
@@ -67,42 +67,42 @@ _HOMES = {
     "GaussianApproximation": "meaning.central_limit",
     "Kernel": "atoms.markov_kernel",
     "LossDistribution": "meaning.loss_distribution",
-    "approximate": "atoms.standard",
+    "approximate": "atoms.mechanism_atoms",
     "best_of_poisson_repeats": "atoms.poisson_selection",
     "best_of_repeats": "atoms.repeated_selection",
     "binomial": "atoms.binomial_noise",
     "calibrate": "calibration",
-    "discrete_gaussian": "atoms.standard",
-    "discrete_laplace": "atoms.standard",
-    "exponential": "atoms.standard",
+    "discrete_gaussian": "atoms.mechanism_atoms",
+    "discrete_laplace": "atoms.mechanism_atoms",
+    "exponential": "atoms.mechanism_atoms",
     "filters": "filters",
     "fourier_delta": "atoms.divisible",
     "from_cdf": "atoms.user_supplied",
     "from_density": "atoms.user_supplied",
     "from_kernel": "atoms.markov_kernel",
     "from_pmf": "atoms.user_supplied",
-    "gaussian": "atoms.standard",
+    "gaussian": "atoms.mechanism_atoms",
     "generalized_gaussian": "atoms.generalized_gaussian",
     "hidden_mixture": "atoms.hidden_mixtures",
     "identity": "curve",
     "infinitely_divisible": "atoms.divisible",
-    "laplace": "atoms.standard",
+    "laplace": "atoms.mechanism_atoms",
     "merton": "atoms.divisible",
-    "mixture": "atoms.derived",
+    "mixture": "atoms.composite_atoms",
     "normal_inverse_gaussian": "atoms.divisible",
     "parse": "curve_parser",
-    "poisson": "atoms.standard",
+    "poisson": "atoms.mechanism_atoms",
     "product": "curve",
-    "pure": "atoms.standard",
+    "pure": "atoms.mechanism_atoms",
     "quantized": "atoms.quantization",
-    "randomized_response": "atoms.standard",
+    "randomized_response": "atoms.mechanism_atoms",
     "renyi": "atoms.renyi_bounds",
-    "rounded_gaussian": "atoms.standard",
+    "rounded_gaussian": "atoms.mechanism_atoms",
     "skellam": "atoms.skellam",
     "textbook": "textbook",
     "tradeoff": "atoms.user_supplied",
     "weaknesses": "meaning.weakness_advice",
-    "worst_of": "atoms.derived",
+    "worst_of": "atoms.composite_atoms",
     "zcdp": "atoms.renyi_bounds",
 }
 

@@ -155,10 +155,10 @@ class Curve:
         >>> round((curves.gaussian(sigma=1).sampled(rate=0.01) ** 100).epsilon(delta=1e-6), 2)
         0.95
         """
-        from deniable.curves.atoms import derived, replaced_samples
+        from deniable.curves.atoms import composite_atoms, replaced_samples
 
         if replaced is None:
-            return derived.sampled(self, rate=rate)
+            return composite_atoms.sampled(self, rate=rate)
         return replaced_samples.sampled_replaced(self, replaced, rate=rate)
 
     def sampled_without_replacement(
@@ -225,23 +225,23 @@ class Curve:
         >>> round(curves.gaussian(sigma=1).group(size=2).gdp(), 9)
         2.0
         """
-        from deniable.curves.atoms import derived
+        from deniable.curves.atoms import composite_atoms
 
-        return derived.group(self, size=size)
+        return composite_atoms.group(self, size=size)
 
     def symmetrized(self) -> Curve:
         """The guarantee whichever neighbour comes first: at every ε the worse of the two directions."""
-        from deniable.curves.atoms import derived
+        from deniable.curves.atoms import composite_atoms
 
-        return derived.symmetrized(self)
+        return composite_atoms.symmetrized(self)
 
     def reversed(self) -> Curve:
         """The guarantee with the neighbours' roles swapped. It differs only in products with factors whose direction is
         tied.
         """
-        from deniable.curves.atoms import derived
+        from deniable.curves.atoms import composite_atoms
 
-        return derived.swapped(self)
+        return composite_atoms.swapped(self)
 
     # -- δ and ε -----------------------------------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def heights(delta: np.ndarray) -> np.ndarray:
 def sparkline(curve: Curve, count: int = 32) -> str:
     """δ(ε) in block characters, on a log axis, with its two ends.
 
-    >>> from deniable.curves.atoms.standard import gaussian
+    >>> from deniable.curves.atoms.mechanism_atoms import gaussian
     >>> sparkline(gaussian(sigma=1), 16)
     '████▇▇▇▆▆▅▅▄▃▂▁▁  ε 0 … 7.24'
     """

@@ -23,9 +23,9 @@ from deniable.server.operations.metrics import Metrics
 from deniable.server.operations.readiness import Readiness
 from deniable.server.operations.settings import Settings
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
-from deniable.server.requests.fast_lane import Lane
 from deniable.server.requests.request_desk import Desk
 from deniable.server.requests.request_gate import Keeper, RequestGate
+from deniable.server.requests.route_shortcut import Lane
 from deniable.server.routes import (
     account_routes,
     dataset_routes,

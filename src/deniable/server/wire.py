@@ -10,8 +10,8 @@ from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.grouping_sets import Grouped, names_sets, sets_of
+from deniable.queries.answer.machine_records import papers_of, price_papers, written_cost, written_unit
 from deniable.queries.answer.remaining_budget import Remaining
-from deniable.queries.answer.sent_papers import papers_of, price_papers, written_cost, written_unit
 from deniable.queries.bought_bounds import Bounds
 from deniable.queries.bought_bounds import question as bounds_question
 from deniable.queries.frame.recorded_steps import question_of
@@ -34,8 +34,8 @@ from deniable.server.noted_questions import (
 from deniable.tables.schema import schema_records
 
 RECORDS: Final = 2
-"""The version of the records that the server sends; from 2 on they have papers (`sent_papers`). Clients check it when
-they connect.
+"""The version of the records that the server sends; from 2 on they have papers (`machine_records`). Clients check it
+when they connect.
 """
 MOST_WRITTEN: Final = 20_000
 """The most bytes of a dataframe's steps as JSON, which take about twice as many as the same question in SQL."""

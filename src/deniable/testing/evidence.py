@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit import score_learning, scores, telling_columns
+from deniable.audit import distinguishing_columns, score_learning, scores
 from deniable.audit.answer_columns import Answers, Floats
 from deniable.audit.claim import Promise
 from deniable.audit.scores import Score
@@ -129,7 +129,7 @@ def telling(learn_p: Answers, learn_q: Answers) -> list[Score]:
 
 def one_sided(learn_p: Answers, learn_q: Answers) -> list[Score]:
     """Scores of outcomes, types, words and last binary digits that occurred more often on one side."""
-    best = telling_columns.telling(learn_p, learn_q)
+    best = distinguishing_columns.telling(learn_p, learn_q)
     places = [
         ("keys", ()),
         ("kinds", ()),

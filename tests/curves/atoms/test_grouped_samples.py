@@ -11,7 +11,7 @@ import pytest
 from deniable import curves
 from deniable.curves.atoms import grouped_samples
 from deniable.curves.atoms.atom import pair_of
-from deniable.curves.atoms.derived import GroupedAtom
+from deniable.curves.atoms.composite_atoms import GroupedAtom
 from deniable.curves.atoms.grouped_samples import GroupedSampleAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws import laws_from_bounds

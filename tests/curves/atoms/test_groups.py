@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves.atoms.derived import GroupedAtom
+from deniable.curves.atoms.composite_atoms import GroupedAtom
 from deniable.curves.laws import neighbour_chain
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.meaning import blackwell_order, curve_readings

@@ -118,7 +118,7 @@ def test_correlated_noise_cancels_and_sums_come_through():
 
 def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise():
     plan = learn.DPFTRL(clip=1.0, batch_size=1, records=6, epochs=1, bands=3, noise=2.0)
-    from deniable.learn.torch.past_noise import Past
+    from deniable.learn.torch.noise_history import Past
 
     drawn = []
 

@@ -1,10 +1,10 @@
 """Atoms: the indivisible guarantees of which curves are products.
 
     atom               the base class: its fields are the parameters, its `name` appears in stored records
-    standard           Gaussian, Laplace, discrete noise, randomized response, (ε, δ), bounded range, Poisson
+    mechanism_atoms    Gaussian, Laplace, discrete noise, randomized response, (ε, δ), bounded range, Poisson
     renyi_bounds       zCDP and Rényi DP at one order: bounds on divergences only
     user_supplied      from_pmf, from_density, from_cdf, tradeoff: the caller's own mechanism
-    derived            sampling, groups, the worst of several, mixtures, symmetrisation (and `inherited_renyi`)
+    composite_atoms    sampling, groups, the worst of several, mixtures, symmetrisation (and `inherited_renyi`)
     repeated_selection the best of a random number of runs; `poisson_selection` if that number may be 0
     random_allocation  one step of many, drawn at random (balls in bins)
     grouped_samples    groups of people in Poisson samples of Gaussian noise

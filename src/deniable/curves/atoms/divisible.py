@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.atoms.standard import GaussianAtom, PoissonAtom
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom, PoissonAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws.closed_form import upper_normal
 from deniable.curves.laws.law import LawPair, Sided, Tails, UnboundedLaw

@@ -27,7 +27,7 @@ from typing import ClassVar, final
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, pair_of, show
-from deniable.curves.atoms.standard import GaussianAtom
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws.binomial_shifts import BinomialShiftsLaw, log_weights
 from deniable.curves.laws.law import LawPair, Sided
@@ -96,7 +96,7 @@ def divisions(curve: Curve, size: int) -> tuple[Curve, ...]:
     """The curves for a group of `size` people of whom 0, 1, ..., half leave while the others join; empty unless the
     curve is Gaussian noise on a Poisson sample.
     """
-    from deniable.curves.atoms.derived import SampledAtom
+    from deniable.curves.atoms.composite_atoms import SampledAtom
 
     if size > MOST_PEOPLE or sum(count for _, count in curve.factors) != 1:
         return ()
@@ -114,7 +114,7 @@ def worst_division(curve: Curve) -> tuple[Curve, ...]:
     all steps, and the worst of these curves holds. Empty unless every factor is such a group of the same size or has
     the same law in both directions.
     """
-    from deniable.curves.atoms.derived import GroupedAtom
+    from deniable.curves.atoms.composite_atoms import GroupedAtom
 
     groups = {atom: atom.divisions() for atom, _ in curve.factors if isinstance(atom, GroupedAtom)}
     if len({len(ways) for ways in groups.values()}) != 1 or len({atom.size for atom in groups}) != 1:

@@ -11,8 +11,8 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
-from deniable.curves.atoms.derived import check_weights
-from deniable.curves.atoms.standard import GaussianAtom
+from deniable.curves.atoms.composite_atoms import check_weights
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom
 from deniable.curves.atoms.user_supplied import FromPmf
 from deniable.curves.curve import Curve
 from deniable.curves.laws.derived_laws import CentreAgainstShifted, ShiftedAgainstCentre

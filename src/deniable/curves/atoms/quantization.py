@@ -12,8 +12,8 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
-from deniable.curves.atoms.derived import check_curve, curve_pair, is_exact, is_tied
-from deniable.curves.atoms.standard import GaussianAtom
+from deniable.curves.atoms.composite_atoms import check_curve, curve_pair, is_exact, is_tied
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law
 from deniable.curves.laws.closed_form import upper_normal

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.atoms.derived import bracketed, check_curve, curve_pair, is_exact, is_tied
+from deniable.curves.atoms.composite_atoms import bracketed, check_curve, curve_pair, is_exact, is_tied
 from deniable.curves.composition import lattice
 from deniable.curves.curve import Curve
 from deniable.curves.laws import likelihood_average

@@ -38,7 +38,7 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
-from deniable.curves.atoms.derived import check_curve
+from deniable.curves.atoms.composite_atoms import check_curve
 from deniable.curves.curve import Curve
 from deniable.curves.laws import laws_from_bounds
 from deniable.curves.laws.law import Law, LawPair, Sided

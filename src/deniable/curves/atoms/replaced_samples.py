@@ -37,9 +37,9 @@ from typing import ClassVar, Literal, final
 import numpy as np
 
 from deniable.curves import curve_arguments
-from deniable.curves.atoms import derived
+from deniable.curves.atoms import composite_atoms
 from deniable.curves.atoms.atom import Atom, show
-from deniable.curves.atoms.standard import GaussianAtom, approximate
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom, approximate
 from deniable.curves.curve import Curve
 from deniable.curves.decimal_arithmetic import digits
 from deniable.curves.laws import finite_law, laws_from_bounds
@@ -76,8 +76,8 @@ class ReplacedSampleAtom(Atom):
     rate: float
 
     def __post_init__(self) -> None:
-        derived.check_curve("curve", self.curve)
-        derived.check_curve("replaced", self.replaced)
+        composite_atoms.check_curve("curve", self.curve)
+        composite_atoms.check_curve("replaced", self.replaced)
         object.__setattr__(self, "rate", curve_arguments.probability("rate", self.rate))
 
     @property
@@ -99,7 +99,7 @@ class ReplacedSampleAtom(Atom):
         return max(one, above(two / 2)) if two >= 2 * one * (1 - 1e-12) else None
 
     def _same(self) -> Law:
-        base = laws_from_bounds.worse_direction(derived.curve_pair(self.curve))
+        base = laws_from_bounds.worse_direction(composite_atoms.curve_pair(self.curve))
         return FixedSizeLaw(SampledAgainstWithout(base.forward.upper, self.rate))
 
     @quietly
@@ -114,7 +114,7 @@ class ReplacedSampleAtom(Atom):
         # The points are rounded, so the bound of a point is used at a slightly larger point.
         ahead = self.rate * ((1 - share) * one + share * two) * (1 + 1e-13)
         # One person replaced is one removed and one added.
-        twice = derived.group(derived.sampled(self.curve, rate=self.rate), size=2)
+        twice = composite_atoms.group(composite_atoms.sampled(self.curve, rate=self.rate), size=2)
         ahead = np.minimum(ahead, twice.delta(epsilon=points))
         points = np.concatenate(([0.0], points[1:] * (1 + 1e-13) + 1e-300))
         ahead = np.minimum.accumulate(ahead)
@@ -123,7 +123,8 @@ class ReplacedSampleAtom(Atom):
         return laws_from_bounds.law_above(np.concatenate((-points[:0:-1], points)), both)
 
     def expression(self) -> str:
-        return f"{derived.bracketed(self.curve)}.sampled(rate={show(self.rate)}, replaced={self.replaced.expression()})"
+        curve = composite_atoms.bracketed(self.curve)
+        return f"{curve}.sampled(rate={show(self.rate)}, replaced={self.replaced.expression()})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
         worst = self.replaced.renyi_function(order)  # a mixture over samples, all of them replaced or equal
@@ -136,7 +137,7 @@ class ReplacedSampleAtom(Atom):
 def sampled_replaced(curve: Curve, replaced: Curve, *, rate: float) -> Curve:
     """The curve on a Poisson sample, for one person replaced (`Curve.sampled` with `replaced`)."""
     share = curve_arguments.probability("rate", rate)
-    if share == 0 or not derived.check_curve("replaced", replaced).factors:
+    if share == 0 or not composite_atoms.check_curve("replaced", replaced).factors:
         return Curve({})
     return replaced.symmetrized() if share == 1 else Curve.of(ReplacedSampleAtom(curve, replaced, share))
 
@@ -144,9 +145,9 @@ def sampled_replaced(curve: Curve, replaced: Curve, *, rate: float) -> Curve:
 def fixed_size(curve: Curve, *, size: int, population: int, neighbours: Neighbours) -> Curve:
     """The curve on a uniform sample of fixed size (`Curve.sampled_without_replacement`)."""
     if check_neighbours(neighbours) == "replaced":
-        return derived.sampled_without_replacement(curve, size=size, population=population)
-    atom = derived.FixedSizeAtom(curve, size, population)
-    return derived.sampled(curve.symmetrized(), rate=min(1.0, up(Fraction(atom.size, atom.population))))
+        return composite_atoms.sampled_without_replacement(curve, size=size, population=population)
+    atom = composite_atoms.FixedSizeAtom(curve, size, population)
+    return composite_atoms.sampled(curve.symmetrized(), rate=min(1.0, up(Fraction(atom.size, atom.population))))
 
 
 def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Neighbours) -> Curve:
@@ -155,21 +156,25 @@ def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Ne
     """
     draws, people = (curve_arguments.integer(n, v, 1) for n, v in (("size", size), ("population", population)))
     check_neighbours(neighbours)
-    if not derived.check_curve("curve", curve).factors:
+    if not composite_atoms.check_curve("curve", curve).factors:
         return curve
     curve = curve.symmetrized()  # a replaced person is in both tables, so neither direction is "with" or "without"
     if people == 1:
-        return derived.group(curve, size=draws)
+        return composite_atoms.group(curve, size=draws)
     most = _most_repeats(draws, 1 / people)
     rate, weights = _repeats(draws, people, most)
-    groups = [derived.group(curve, size=k) for k in range(1, most + 1)]
+    groups = [composite_atoms.group(curve, size=k) for k in range(1, most + 1)]
     if most < draws:
         weights, groups = [*weights, RARE / rate], [*groups, approximate(epsilon=0, delta=1)]
     # More than all rounding errors is moved to the largest group, which leaks the most of all that are counted.
     shares = [weight * (1 - 64 * UNIT_ROUNDOFF) for weight in weights]
     shares[most - 1] += 1 - math.fsum(shares)
-    inner = derived.mixture(shares, groups)
-    return derived.sampled(inner, rate=rate) if neighbours == "added" else sampled_replaced(inner, inner, rate=rate)
+    inner = composite_atoms.mixture(shares, groups)
+    return (
+        composite_atoms.sampled(inner, rate=rate)
+        if neighbours == "added"
+        else sampled_replaced(inner, inner, rate=rate)
+    )
 
 
 def _repeats(draws: int, people: int, most: int) -> tuple[float, list[float]]:

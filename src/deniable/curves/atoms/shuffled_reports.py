@@ -54,8 +54,8 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
-from deniable.curves.atoms.derived import bracketed, check_curve
-from deniable.curves.atoms.standard import RandomizedResponseAtom
+from deniable.curves.atoms.composite_atoms import bracketed, check_curve
+from deniable.curves.atoms.mechanism_atoms import RandomizedResponseAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law, laws_from_bounds, likelihood_average
 from deniable.curves.laws.finite_law import FiniteLaw

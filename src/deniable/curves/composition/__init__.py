@@ -4,11 +4,12 @@
     compose              the product of many grid laws by FFT, with bounds on all numerical errors
     tilt_plan            the tilt of an FFT for a wanted ε or δ; `window_reach` bounds the mass outside its window
     contour_panel        δ(ε) by a contour integral, for sums of many small losses; `contour_moments` are its integrands
-    folding              the product of many different laws, by a tree of convolutions that keeps partial products
+    convolution_tree     the product of many different laws, by a tree of convolutions that keeps partial products
     far_losses           a power of a law with rare large losses: a loss that decides alone is counted exactly
     jump_split           a product of rare samples, by the number of its large losses
     likely_loss          a lower bound on ε from the likely losses, where no lattice gives one
-    delta_panel          the bound on δ(ε) at every ε that one FFT gives; `rounded_panel` is a lower one, from `folding`
+    delta_panel          the bound on δ(ε) at every ε that one FFT gives; `rounded_panel` is a
+                         lower one, from `convolution_tree`
     profile_search       searches on bounds that are proved at every ε
     law_product          δ(ε) and ε(δ) of a product of laws, by the tightest route; `factor_merging` merges factors
     exponential_moments  certified upper bounds on E exp(tL), the basis of Rényi divergences

@@ -43,7 +43,7 @@ LAST_RESORT = 2.5e8
 """The most values where the bracket of a lattice is too wide: a second or two."""
 
 MOST_FACTORS = 400
-"""For more distinct laws than this, a tree of partial products is cheaper (`folding`)."""
+"""For more distinct laws than this, a tree of partial products is cheaper (`convolution_tree`)."""
 
 FEW = 8
 """Up to this many factors, the plan is refined; the decay is bounded by at most this many factors."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deniable.curves.composition import folding
+from deniable.curves.composition import convolution_tree
+from deniable.curves.composition.convolution_tree import Kinds, Rows, TreePlan
 from deniable.curves.composition.delta_panel import DeltaPanel
-from deniable.curves.composition.folding import Kinds, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan
 from deniable.curves.laws import finite_law
@@ -73,7 +73,7 @@ class Head:
         for tail in list(self.plans)[-MOST_KEPT:]:
             found.plans[tail] = LatticePlan(more, tail, self.plans[tail])
         for tree in list(self.kinds)[-MOST_KEPT:]:
-            found.kinds[tree] = folding.kinds_of(more, tree, self.kinds[tree])
+            found.kinds[tree] = convolution_tree.kinds_of(more, tree, self.kinds[tree])
             found.blocks[tree] = dict(self.blocks.get(tree, {}))
         return found
 
@@ -171,12 +171,12 @@ def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, Rou
     head = factors.head
     kinds = head.kinds.get(tree)  # another thread may drop it from the head at any time
     if kinds is None:
-        kinds = head.kinds[tree] = folding.kinds_of(head.factors, tree, {})
+        kinds = head.kinds[tree] = convolution_tree.kinds_of(head.factors, tree, {})
         for old in list(head.kinds)[:-MOST_KEPT]:
             head.kinds.pop(old, None)
             head.blocks.pop(old, None)
-    rest = folding.kinds_of(factors.rest, tree, {})
-    return folding.panels(kinds, rest, lossy_of(factors), tree, head.blocks.setdefault(tree, {}))
+    rest = convolution_tree.kinds_of(factors.rest, tree, {})
+    return convolution_tree.panels(kinds, rest, lossy_of(factors), tree, head.blocks.setdefault(tree, {}))
 
 
 # -- merging ---------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def simplify(factors: Sequence[Factor], side: Side, before: SimplifiedFactors | 
     every = known.plus(factors)
     merged = _merged(every, side)
     others = every.others
-    if len(others) + len(merged) < folding.LEAST:
+    if len(others) + len(merged) < convolution_tree.LEAST:
         short = SimplifiedFactors(_with_failure((*(Factor(law, n) for law, n in others.items()), *merged)))
         short.ingredients = every
         return short
@@ -230,7 +230,7 @@ def _merged(every: Ingredients, side: Side) -> list[Factor]:
     # Beside other laws, which need the lattice anyway, an exact product must be small to be worth computing.
     most = EXACT_SUPPORT if others else math.inf
     # Many different laws are multiplied in a tree, which loses little on laws with few values.
-    pairs = FOLDED_PAIRS if others and others + len(every.finites) >= folding.LEAST else math.inf
+    pairs = FOLDED_PAIRS if others and others + len(every.finites) >= convolution_tree.LEAST else math.inf
     finites = [(law, count) for law, count in every.finites.items() if isinstance(law, FiniteLaw)]
     return gaussians + _few_finite(finites, side, most, pairs)
 

@@ -6,7 +6,7 @@ Routes, in the order tried:
    and a law that only fails with probability δ merges with one other law.
 2. One law left, run once: its own closed form.
 3. Laws with analytic moments, such as sampled Gaussians that run often: a contour integral (`contour_panel.py`).
-4. Many different laws: panels from a tree of partial products (`folding.py`).
+4. Many different laws: panels from a tree of partial products (`convolution_tree.py`).
 5. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
 
 `Product` holds two lists of factors, because each law may itself be known only between two bounds: the `upper` factors
@@ -34,8 +34,8 @@ from deniable import numbers
 from deniable.curves.composition import (
     compose,
     contour_panel,
+    convolution_tree,
     far_losses,
-    folding,
     lattice,
     likely_loss,
     tilt_plan,
@@ -348,8 +348,8 @@ class Product:
             uses = uses_of(factors)
             spread = self.plan.spread(theta)
             wanted = FOLDED_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
-            step = folding.step_for(uses, theta, spread, wanted * min(refine, 1.0))
-            tree = folding.TreePlan(theta, step, self._tail(target.log_delta, uses))
+            step = convolution_tree.step_for(uses, theta, spread, wanted * min(refine, 1.0))
+            tree = convolution_tree.TreePlan(theta, step, self._tail(target.log_delta, uses))
             both = folded_panels(factors, tree)
             for _ in range(12 if len(factors) >= ALWAYS_FOLDED else 0):
                 if both is None:

@@ -1,6 +1,6 @@
 """A lower bound on δ(ε) from a lattice law that dominates: a bound on what the lattice adds to δ is subtracted.
 
-`folding` derives the bound from the variance of the roundings that put the losses on the lattice.
+`convolution_tree` derives the bound from the variance of the roundings that put the losses on the lattice.
 """
 
 from __future__ import annotations

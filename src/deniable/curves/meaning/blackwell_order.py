@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.atoms.standard import GaussianAtom
+from deniable.curves.atoms.mechanism_atoms import GaussianAtom
 from deniable.curves.composition.law_product import Product
 from deniable.curves.laws import laws_from_bounds
 from deniable.curves.meaning.attacker import SearchedProfile
@@ -55,7 +55,7 @@ def _is_shown(big: Curve, small: Curve, tolerance: float) -> bool:
     if all(isinstance(a, GaussianAtom) for curve in (big, small) for a, _ in curve.factors):
         # Where δ is above the floor, a relative change of μ² changes it at most 1e4 times as much.
         return _mu_squared(small) <= _mu_squared(big) * (1 + Fraction(min(1e-12, 1e-5 * tolerance)))
-    from deniable.curves.atoms.derived import is_tied
+    from deniable.curves.atoms.composite_atoms import is_tied
 
     if not (is_tied(big) and is_tied(small)):
         big, small = big.symmetrized(), small.symmetrized()

@@ -33,13 +33,13 @@ class GaussianApproximation:
 
     def approximate_delta(self, *, epsilon: float) -> float:
         """δ of the limiting Gaussian at ε. The true δ may be larger or smaller."""
-        from deniable.curves.atoms.standard import gaussian
+        from deniable.curves.atoms.mechanism_atoms import gaussian
 
         return float(gaussian(mu=self.mu).delta(epsilon=epsilon))
 
     def approximate_beta(self, *, alpha: float) -> float:
         """β of the limiting Gaussian at α. The true β may be larger or smaller."""
-        from deniable.curves.atoms.standard import gaussian
+        from deniable.curves.atoms.mechanism_atoms import gaussian
 
         return float(gaussian(mu=self.mu).beta(alpha=alpha))
 
@@ -47,7 +47,7 @@ class GaussianApproximation:
         """The Berry-Esseen bracket around β(α): proved, but usually much wider than `Curve.beta_bounds`."""
         if self.error is None or not self.error <= alpha <= 1 - self.error:
             return 0.0, 1 - alpha
-        from deniable.curves.atoms.standard import gaussian
+        from deniable.curves.atoms.mechanism_atoms import gaussian
 
         limit, gap = gaussian(mu=self.mu_centred), self.error
         low = float(limit.beta(alpha=min(alpha + gap, 1.0))) - gap

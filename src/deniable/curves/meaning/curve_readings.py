@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
+from deniable.curves.composition.convolution_tree import LEAST
 from deniable.curves.composition.exponential_moments import log_moment
 from deniable.curves.composition.factor_merging import LongFactors, SimplifiedFactors, simplify
-from deniable.curves.composition.folding import LEAST
 from deniable.curves.composition.law_product import Product
 from deniable.curves.composition.profile_search import renyi_epsilon
 from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor

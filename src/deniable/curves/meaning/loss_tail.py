@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deniable.curves.atoms.derived import is_exact
+from deniable.curves.atoms.composite_atoms import is_exact
 from deniable.curves.composition.law_product import Product
 from deniable.curves.curve import Curve
 from deniable.curves.meaning.curve_readings import direction_delta, product_of

@@ -14,7 +14,7 @@ The files behind these names:
     batch_sampling, people_rows, canaries       who is in a batch: records, people with many rows, canaries
     gradients, layer_gradients, clip_norms      per-sample gradients, those of each layer, clipping factors
     guards                                      what must hold for a model so that clipping bounds an example
-    gradient_noise, past_noise                  the noise of a step; the memory of correlated noise
+    gradient_noise, noise_history                  the noise of a step; the memory of correlated noise
     run_payment, checkpoints, run_history       the ledger's entries of a run, its saved state, its losses and ε
     run_processes, sharded_model, loss_scaling  process groups, FSDP, half precision
     optimizers, training_report, character_model      AdamBC, TrainingReport, Planted

@@ -38,8 +38,8 @@ from deniable.learn.torch.guards.batch_rows import repeated
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.guards.sum_comparison import SumComparison
 from deniable.learn.torch.guards.torch_calls import full_precision
+from deniable.learn.torch.noise_history import past_of
 from deniable.learn.torch.optimizers import AdamBC, copies_gradients, forget_gradients
-from deniable.learn.torch.past_noise import past_of
 from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
 from deniable.learn.torch.run_assumptions import run_assumptions
 from deniable.learn.torch.run_history import History

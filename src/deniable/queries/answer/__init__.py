@@ -12,7 +12,7 @@
     batch_answers, batch_price, batch_shares, grouping_sets      several questions asked together
     joint_tables, shared_measurements, joint_entry               tables that share draws of noise or a ledger entry
     remaining_budget    the unspent part of a budget
-    sent_papers         what a server sends so that a client can build the same objects
+    machine_records         what a server sends so that a client can build the same objects
 
 A question arrives as a `NoisePlan` together with the engine's integers. `release` turns both into a `Released`, which
 the session seals in the ledger, and `answer` computes the columns and intervals of an `Answer` from it.

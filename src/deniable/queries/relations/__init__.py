@@ -3,7 +3,7 @@
     relation_nodes      Source, FilterRows, Project, joins, PerPerson, Union, Bound: the nodes and their stability rules
     person_windows      LAG, ROW_NUMBER and running totals over the rows of one person
     whole_people        what is refused where the unit is a person's day or week
-    few_values          columns that a condition restricts to a few values, so that a person has few rows
+    restricted_columns  columns that a condition restricts to a few values, so that a person has few rows
     linear_patterns     regular expressions that every engine matches in linear time
     operators           expressions, checked against the closed table: kinds, public bounds, values
     operator_table      the closed table of operators; `operator_meanings` is their reference in Python, and

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.numbers import plain
-from deniable.queries.relations.few_values import few_values
 from deniable.queries.relations.operator_bounds import Bounds, Unfit, common, only_null
 from deniable.queries.relations.operators import Columns, domain, typed
+from deniable.queries.relations.restricted_columns import few_values
 from deniable.queries.relations.whole_people import check_whole_people
 from deniable.tables.expressions import Column
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, within_keys

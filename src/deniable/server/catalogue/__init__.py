@@ -5,7 +5,7 @@
     people              people, tokens and invitations
     access_log          a hash chain of everything that changes who may sign in
     kept_requests       responses to requests with an Idempotency-Key, for repetitions
-    fast_statements     runs the few statements of every question without SQLAlchemy's overhead
+    driver_statements     runs the few statements of every question without SQLAlchemy's overhead
 
 `server.migrations` creates and changes the tables. The catalogue never holds data of a dataset or exact values.
 """

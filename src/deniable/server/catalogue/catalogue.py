@@ -43,7 +43,7 @@ from deniable.ledger import migrations
 from deniable.server.catalogue.catalogue_tables import INTENTIONS, OVERLAPS, PROFILES, SKETCHES, Guards, WitnessedHead
 from deniable.server.catalogue.catalogue_tables import METADATA as _METADATA
 from deniable.server.catalogue.catalogue_tables import NAME as _NAME
-from deniable.server.catalogue.fast_statements import AWAY, Quick, unreachable
+from deniable.server.catalogue.driver_statements import AWAY, Quick, unreachable
 from deniable.server.catalogue.kept_requests import Requests
 from deniable.server.catalogue.people import People, Person, TokenRecord
 from deniable.server.operations.file_locks import exclusive
@@ -116,7 +116,7 @@ _RELEASES: Final = Table(
 )
 
 
-# Run for every question, directly on the driver: see `server.catalogue.fast_statements`.
+# Run for every question, directly on the driver: see `server.catalogue.driver_statements`.
 _NOTE: Final = """
     INSERT INTO curator_releases (dataset, entry, person, question, confidence, made)
     VALUES ({dataset}, {entry}, {person}, {question}, {confidence}, {made}) ON CONFLICT DO NOTHING"""

@@ -15,7 +15,7 @@ import time
 from hashlib import sha256
 from typing import Any, Final, final
 
-from deniable.server.catalogue.fast_statements import Quick
+from deniable.server.catalogue.driver_statements import Quick
 from deniable.server.problems import Problem
 
 _KNOWN: Final = "SELECT body, status, response FROM curator_requests WHERE person = {person} AND key = {key}"

@@ -22,5 +22,5 @@ def may(verb: str) -> Any:
             raise Problem("forbidden", refusal(person.role, verb))
         return person
 
-    check.verb = verb  # type: ignore[attr-defined]  # for `fast_lane`, and the test of all routes
+    check.verb = verb  # type: ignore[attr-defined]  # for `route_shortcut`, and the test of all routes
     return Depends(check)

@@ -29,7 +29,7 @@ MANY: Final = 10
 
 @final
 @dataclass(frozen=True, slots=True)
-class TellingColumns:
+class DistinguishingColumns:
     """The most informative columns, best first."""
 
     numbers: tuple[Path, ...]
@@ -43,7 +43,7 @@ class TellingColumns:
     """All columns of numbers that vary, in their order; empty if the table is sparse."""
 
 
-def telling(first: Answers, second: Answers) -> TellingColumns:
+def telling(first: Answers, second: Answers) -> DistinguishingColumns:
     """The columns that differ most between two samples. Other answers judge the resulting events."""
     both = first.joined(second)
     is_first = np.repeat([True, False], [len(first), len(second)])
@@ -54,7 +54,7 @@ def telling(first: Answers, second: Answers) -> TellingColumns:
     fine = _digits(both.numbers, [p for p in varied if is_dense], is_first) if len(varied) > 1 else []
     words = _ranked(both.words, changes(both.words), is_first)
     paths = both.numbers.paths
-    return TellingColumns(
+    return DistinguishingColumns(
         tuple(paths[place] for place in kept[:KEPT]),
         tuple(paths[place] for place in fine),
         tuple(both.words.paths[place] for place in words[:ALONE]),

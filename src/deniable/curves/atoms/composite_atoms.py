@@ -17,7 +17,7 @@ import numpy as np
 from deniable.curves import curve_arguments
 from deniable.curves.atoms import inherited_renyi as inherited
 from deniable.curves.atoms.atom import Atom, pair_of, show
-from deniable.curves.atoms.standard import ApproximateAtom
+from deniable.curves.atoms.mechanism_atoms import ApproximateAtom
 from deniable.curves.composition import lattice
 from deniable.curves.composition.law_product import Product
 from deniable.curves.curve import Curve

@@ -15,10 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from deniable import curves
-from deniable.curves.composition import factor_merging, folding, tilt_plan
+from deniable.curves.composition import convolution_tree, factor_merging, tilt_plan
+from deniable.curves.composition.convolution_tree import ErrorLedger, Rows, TreePlan
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import LongFactors
-from deniable.curves.composition.folding import ErrorLedger, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.curve import Curve, product
@@ -42,8 +42,8 @@ def laplace_delta(shifts: Floats, epsilon: float, *, at: float, top: float, step
 
 def folded(factors: Sequence[Factor], tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel]:
     """Both panels of a product by a tree."""
-    panels = folding.panels(
-        folding.kinds_of(factors, tree, {}), {}, [f for f in factors if f.law.infinity > 0], tree, {}
+    panels = convolution_tree.panels(
+        convolution_tree.kinds_of(factors, tree, {}), {}, [f for f in factors if f.law.infinity > 0], tree, {}
     )
     assert panels is not None
     return panels
@@ -136,7 +136,7 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
     weights = generator.random((3, 40))
     weights /= weights.sum(axis=1, keepdims=True)
     rows = Rows(generator.normal(size=3), weights, step, 4, ErrorLedger())
-    coarse = folding._twice_the_step(rows, TreePlan(theta, step / 4, 1e-20))
+    coarse = convolution_tree._twice_the_step(rows, TreePlan(theta, step / 4, 1e-20))
 
     def totals(each: Rows, order: float) -> float:
         losses = each.starts[:, None] + each.step * np.arange(each.weights.shape[1])
