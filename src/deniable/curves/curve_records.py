@@ -22,11 +22,12 @@ def atom_classes() -> dict[str, type[Atom]]:
     """Every atom by its stable name."""
     from deniable.curves.atoms import (
         binomial_noise,
-        derived,
+        composite_atoms,
         divisible,
         generalized_gaussian,
         hidden_mixtures,
         markov_kernel,
+        mechanism_atoms,
         poisson_selection,
         quantization,
         random_allocation,
@@ -35,17 +36,16 @@ def atom_classes() -> dict[str, type[Atom]]:
         replaced_samples,
         shuffled_reports,
         skellam,
-        standard,
         user_supplied,
     )
 
     found: dict[str, type[Atom]] = {}
     for module in (
-        standard,
+        mechanism_atoms,
         renyi_bounds,
         binomial_noise,
         generalized_gaussian,
-        derived,
+        composite_atoms,
         divisible,
         hidden_mixtures,
         markov_kernel,
