@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
 from typing import Any, Final
@@ -41,13 +40,12 @@ async def _page(visit: Visit) -> Response:
     if not name or not day:
         return await _shown(visit)
     standing = visit.curator.standing
-    response = await visit.desk.answered(
+    reply = await visit.desk.shown(
         visit.request, lambda: standing.read(visit.person, visit.dataset, name, read_day(day), 0.95)
     )
-    record = json.loads(bytes(response.body))
-    if response.status_code != 200:
-        return await _shown(visit, record, response.status_code)
-    tiles = await visit.desk.run(_tiles, visit.curator, visit.person, visit.dataset, record)
+    if reply.status != 200:
+        return await _shown(visit, reply.record, reply.status)
+    tiles = await visit.desk.run(_tiles, visit.curator, visit.person, visit.dataset, reply.record)
     return await _shown(visit, read={"name": name, "day": day, "tiles": tiles})
 
 
@@ -95,13 +93,13 @@ async def _declare(visit: Visit) -> Response:
         return await _shown(visit, problem_values(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     work = visit.curator.standing.declare
-    response = await visit.desk.once(
+    reply = await visit.desk.shown_once(
         visit.request, visit.person, visit.dataset, key, body_hash(f"standing of {visit.dataset}", body),
         lambda key: work(visit.person, visit.dataset, body.name, body.questions, body.by, body.cost()),
         whole=True,
     )  # fmt: skip
-    if response.status_code != 200:
-        return await _shown(visit, json.loads(bytes(response.body)), response.status_code)
+    if reply.status != 200:
+        return await _shown(visit, reply.record, reply.status)
     return visit.go(visit.request.url.path)
 
 
@@ -131,9 +129,9 @@ async def _reveal(visit: Visit) -> Response:
         wrong = InvalidParameter("day", NOTHING, "is missing", "write a date or a number, as the column has")
         return await _shown(visit, problem_values(as_problem(wrong)), 422)
     standing = visit.curator.standing
-    response = await visit.desk.answered(
+    reply = await visit.desk.shown(
         visit.request, lambda: standing.reveal(visit.person, visit.dataset, name, read_day(day), 0.95)
     )
-    if response.status_code != 200:
-        return await _shown(visit, json.loads(bytes(response.body)), response.status_code)
+    if reply.status != 200:
+        return await _shown(visit, reply.record, reply.status)
     return visit.go(f"{visit.request.url.path.rpartition('/')[0]}?{urlencode({'set': name, 'day': day})}")
