@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
-from typing import Final, final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import refuse
@@ -66,6 +66,21 @@ def scalar(node: exp.Expression, meanings: Mapping[int, Meaning]) -> Expression:
     return _Scalars(meanings).read(node)
 
 
+_Reader = TypeVar("_Reader", bound=Callable[..., Expression])
+_READERS: Final[dict[type[exp.Expression], Callable[..., Expression]]] = {}
+"""The method of `_Scalars` for each class of nodes that needs more than the name of an operator."""
+
+
+def _reads(*kinds: type[exp.Expression]) -> Callable[[_Reader], _Reader]:
+    """Mark a method of `_Scalars` as the one that reads nodes of these classes."""
+
+    def noted(reader: _Reader) -> _Reader:
+        _READERS.update(dict.fromkeys(kinds, reader))
+        return reader
+
+    return noted
+
+
 @final
 class _Scalars:
     """Translates the scalar nodes of one expression."""
@@ -99,10 +114,8 @@ class _Scalars:
             only(node, "this", "expressions")
             several = [part for part in (node.args.get("this"), *node.expressions) if part is not None]
             return call(_SEVERAL[kind], *(self.read(part) for part in several))
-        special = getattr(self, f"_{kind.__name__.lower()}", None)
-        if special is not None:
-            found: Expression = special(node)
-            return found
+        if kind in _READERS:
+            return _READERS[kind](self, node)
         if isinstance(node, exp.Subquery | exp.Select | exp.Exists | exp.SetOperation | exp.Any | exp.All):
             refuse("subquery")
         if isinstance(node, exp.Window):
@@ -126,27 +139,33 @@ class _Scalars:
             found = call(each, found, self.read(part.args["expression"]))
         return found
 
+    @_reads(exp.Literal)
     def _literal(self, node: exp.Literal) -> Expression:
         if node.is_string:
             return Literal(str(node.this))
         return Literal(number(str(node.this)))
 
+    @_reads(exp.Boolean)
     def _boolean(self, node: exp.Boolean) -> Expression:
         return Literal(bool(node.this))
 
+    @_reads(exp.Null)
     def _null(self, node: exp.Null) -> Expression:
         return Literal(None)
 
+    @_reads(exp.Neg)
     def _neg(self, node: exp.Neg) -> Expression:
         inner = self.read(node.this)
         if isinstance(inner, Literal) and isinstance(inner.value, int | float) and not isinstance(inner.value, bool):
             return Literal(-inner.value)
         return call("negate", inner)
 
+    @_reads(exp.Like)
     def _like(self, node: exp.Like) -> Expression:
         only(node, "this", "expression", "negate")
         return self._negated(node, call("like", self.read(node.this), self.read(node.args["expression"])))
 
+    @_reads(exp.ILike)
     def _ilike(self, node: exp.ILike) -> Expression:
         only(node, "this", "expression", "negate")
         pattern = self.read(node.args["expression"])
@@ -156,6 +175,7 @@ class _Scalars:
             node, call("like", call("lower", self.read(node.this)), operator_meanings.lower(pattern.value))
         )
 
+    @_reads(exp.In)
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
             refuse("subquery")
@@ -165,12 +185,14 @@ class _Scalars:
             refuse("constant", what="each member of IN (…)")
         return self._negated(node, call("in", self.read(node.this), *constants))
 
+    @_reads(exp.Between)
     def _between(self, node: exp.Between) -> Expression:
         only(node, "this", "low", "high", "negate")
         value = self.read(node.this)
         within = value.between(self.read(node.args["low"]), self.read(node.args["high"]))
         return self._negated(node, within)
 
+    @_reads(exp.Is)
     def _is(self, node: exp.Is) -> Expression:
         only(node, "this", "expression", "negate")
         value, other = self.read(node.this), node.args["expression"]
@@ -183,6 +205,7 @@ class _Scalars:
     def _negated(self, node: exp.Expression, value: Call) -> Expression:
         return call("not", value) if node.args.get("negate") else value
 
+    @_reads(exp.Case)
     def _case(self, node: exp.Case) -> Expression:
         only(node, "this", "ifs", "default")
         subject = None if node.this is None else self.read(node.this)
@@ -195,6 +218,7 @@ class _Scalars:
         default = node.args.get("default")
         return case(*branches, otherwise=None if default is None else self.read(default))
 
+    @_reads(exp.If)
     def _if(self, node: exp.If) -> Expression:
         only(node, "this", "true", "false")
         other = node.args.get("false")
@@ -202,6 +226,7 @@ class _Scalars:
             (self.read(node.this), self.read(node.args["true"])), otherwise=None if other is None else self.read(other)
         )
 
+    @_reads(exp.Cast, exp.TryCast)
     def _cast(self, node: exp.Cast) -> Expression:
         only(node, "this", "to", "_type")
         to = node.args["to"]
@@ -223,8 +248,7 @@ class _Scalars:
         made = call(f"cast_{kind.value}", inner)
         return made if scale is None else _rounded(made, scale) if scale else call("round", made)
 
-    _trycast = _cast
-
+    @_reads(exp.Round)
     def _round(self, node: exp.Round) -> Expression:
         only(node, "this", "decimals")
         value, digits = self.read(node.this), node.args.get("decimals")
@@ -235,16 +259,19 @@ class _Scalars:
             refuse("constant", what="the number of decimals, from 0 to 15,")
         return _rounded(value, places.value)
 
+    @_reads(exp.Trunc)
     def _trunc(self, node: exp.Expression) -> Expression:
         only(node, "this")
         value = self.read(node.this)
         return case((value < 0, call("ceil", value)), otherwise=call("floor", value))
 
+    @_reads(exp.Sign)
     def _sign(self, node: exp.Sign) -> Expression:
         only(node, "this")
         value = self.read(node.this)
         return case((value < 0, -1), (value > 0, 1), (call("eq", value, 0), 0))
 
+    @_reads(exp.WidthBucket)
     def _widthbucket(self, node: exp.WidthBucket) -> Expression:
         only(node, "this", "min_value", "max_value", "num_buckets")
         given = [node.args.get(each) for each in ("min_value", "max_value", "num_buckets")]
@@ -257,19 +284,23 @@ class _Scalars:
             refuse("constant", what="each end of WIDTH_BUCKET(x, low, high, buckets), with at most 1000 buckets,")
         return bucket(self.read(node.this), low, high, buckets)
 
+    @_reads(exp.DPipe)
     def _dpipe(self, node: exp.DPipe) -> Expression:
         only(node, "this", "expression")
         return call("concat", *(self.read(part) for part in conjoined(node, exp.DPipe)))
 
+    @_reads(exp.Concat)
     def _concat(self, node: exp.Concat) -> Expression:
         only(node, "expressions", "safe", "coalesce")
         # CONCAT writes parts of dates as text.
         return call("concat", *(_as_text(self.read(part)) for part in node.expressions))
 
+    @_reads(exp.Left)
     def _left(self, node: exp.Left) -> Expression:
         only(node, "this", "expression")
         return call("prefix", self.read(node.this), self.read(node.args["expression"]))
 
+    @_reads(exp.Substring)
     def _substring(self, node: exp.Substring) -> Expression:
         only(node, "this", "start", "length")
         start, length = node.args.get("start"), node.args.get("length")
@@ -283,10 +314,12 @@ class _Scalars:
             refuse("substring")
         return call("substring", text, first, size)
 
+    @_reads(exp.SplitPart)
     def _splitpart(self, node: exp.SplitPart) -> Expression:
         only(node, "this", "delimiter", "part_index")
         return call("split_part", *(self.read(node.args[each]) for each in ("this", "delimiter", "part_index")))
 
+    @_reads(exp.Replace)
     def _replace(self, node: exp.Replace) -> Expression:
         only(node, "this", "expression", "replacement")
         new = node.args.get("replacement")
@@ -294,18 +327,22 @@ class _Scalars:
             "replace", self.read(node.this), self.read(node.args["expression"]), "" if new is None else self.read(new)
         )
 
+    @_reads(exp.StrPosition)
     def _strposition(self, node: exp.StrPosition) -> Expression:
         only(node, "this", "substr")
         return call("position", self.read(node.this), self.read(node.args["substr"]))
 
+    @_reads(exp.Contains)
     def _contains(self, node: exp.Contains) -> Expression:
         only(node, "this", "expression")
         return call("gt", call("position", self.read(node.this), self.read(node.args["expression"])), 0)
 
+    @_reads(exp.RegexpLike)
     def _regexplike(self, node: exp.RegexpLike) -> Expression:
         only(node, "this", "expression")
         return call("regexp_like", self.read(node.this), self.read(node.args["expression"]))
 
+    @_reads(exp.RegexpExtract)
     def _regexpextract(self, node: exp.RegexpExtract) -> Expression:
         only(node, "this", "expression", "group", *_EXTRACTING)
         text, pattern, group = self.read(node.this), self.read(node.args["expression"]), node.args.get("group")
@@ -317,6 +354,7 @@ class _Scalars:
         found = call("regexp_extract", text, pattern, number)
         return case((call("regexp_like", text, pattern), found)) if null else found
 
+    @_reads(exp.RegexpReplace)
     def _regexpreplace(self, node: exp.RegexpReplace) -> Expression:
         if node.args.get("modifiers") is not None or not node.args.get("single_replace"):
             refuse("replace all")
@@ -325,6 +363,7 @@ class _Scalars:
         given = [self.read(node.this), self.read(node.args["expression"])]
         return call("regexp_replace", *given, "" if new is None else self.read(new))
 
+    @_reads(exp.AtTimeZone)
     def _attimezone(self, node: exp.AtTimeZone) -> Expression:
         """a AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin': the local time of a, which is in UTC."""
         only(node, "this", "zone")
@@ -333,6 +372,7 @@ class _Scalars:
             refuse("time zone")
         return local_time(self.read(inner.this), _zone(self.read(node.args["zone"])))
 
+    @_reads(exp.ConvertTimezone)
     def _converttimezone(self, node: exp.ConvertTimezone) -> Expression:
         only(node, "source_tz", "target_tz", "timestamp")
         source = node.args.get("source_tz")
@@ -340,6 +380,7 @@ class _Scalars:
             refuse("time zone")
         return local_time(self.read(node.args["timestamp"]), _zone(self.read(node.args["target_tz"])))
 
+    @_reads(exp.StartsWith)
     def _startswith(self, node: exp.StartsWith) -> Expression:
         only(node, "this", "expression")
         start = self.read(node.args["expression"])
@@ -347,11 +388,13 @@ class _Scalars:
             refuse("constant", what="the beginning in STARTS_WITH")
         return call("eq", call("prefix", self.read(node.this), len(start.value)), start)
 
+    @_reads(exp.Trim)
     def _trim(self, node: exp.Trim) -> Expression:
         if any(node.args.get(each) for each in ("expression", "position", "collation")):
             refuse("trim")
         return call("trim", self.read(node.this))
 
+    @_reads(exp.Extract)
     def _extract(self, node: exp.Extract) -> Expression:
         only(node, "this", "expression")
         word, inner = str(node.this.name), unwrapped(node.args["expression"])
@@ -361,24 +404,27 @@ class _Scalars:
             return call("subtract", *ends)
         return date_expressions.part(word, self.read(inner))
 
+    @_reads(exp.DayOfWeek)
     def _dayofweek(self, node: exp.Expression) -> Expression:
         only(node, "this")
         return date_expressions.part("dow", self.read(node.this))
 
+    @_reads(exp.DayOfYear)
     def _dayofyear(self, node: exp.Expression) -> Expression:
         only(node, "this")
         return date_expressions.part("doy", self.read(node.this))
 
+    @_reads(exp.Week, exp.WeekOfYear)
     def _week(self, node: exp.Expression) -> Expression:
         only(node, "this")
         return date_expressions.part("week", self.read(node.this))
 
-    _weekofyear = _week
-
+    @_reads(exp.TimeToUnix)
     def _timetounix(self, node: exp.Expression) -> Expression:
         only(node, "this")
         return date_expressions.seconds(self.read(node.this))
 
+    @_reads(exp.Anonymous)
     def _anonymous(self, node: exp.Anonymous) -> Expression:
         if str(node.this).lower() not in {"date_part", "datepart"} or len(node.expressions) != 2:
             refuse("function", what=sql_name(node))
@@ -387,10 +433,12 @@ class _Scalars:
             refuse("constant", what="the unit of DATE_PART")
         return date_expressions.part(word.value, self.read(node.expressions[1]))
 
+    @_reads(exp.CurrentDate)
     def _currentdate(self, node: exp.CurrentDate) -> Expression:
         only(node)
         return Literal(node.meta["today"])  # noted by `dialect.read`, once for all places in the text
 
+    @_reads(exp.TimestampTrunc, exp.DateTrunc)
     def _timestamptrunc(self, node: exp.Expression) -> Expression:
         only(node, "this", "unit", "input_type_preserved")
         unit = str(node.args["unit"].name).lower() if node.args.get("unit") is not None else ""
@@ -400,25 +448,25 @@ class _Scalars:
             refuse("unit", what=", ".join(operator_meanings.UNITS))
         return call("date_trunc", unit, self.read(node.this))
 
-    _datetrunc = _timestamptrunc
-
+    @_reads(exp.DateDiff)
     def _datediff(self, node: exp.DateDiff) -> Expression:
         only(node, "this", "expression", "unit")
         return date_expressions.crossed(_unit(node), self.read(node.args["expression"]), self.read(node.this))
 
+    @_reads(exp.TimestampDiff)
     def _timestampdiff(self, node: exp.TimestampDiff) -> Expression:
         only(node, "this", "expression", "unit")
         return date_expressions.elapsed(_unit(node), self.read(node.args["expression"]), self.read(node.this))
 
+    @_reads(exp.DateAdd, exp.TimestampAdd)
     def _dateadd(self, node: exp.DateAdd) -> Expression:
         only(node, "this", "expression", "unit")
         return self._moved(node.this, node.args["expression"], 1, node.args.get("unit"))
 
+    @_reads(exp.DateSub, exp.TimestampSub)
     def _datesub(self, node: exp.DateSub) -> Expression:
         only(node, "this", "expression", "unit")
         return self._moved(node.this, node.args["expression"], -1, node.args.get("unit"))
-
-    _timestampadd, _timestampsub = _dateadd, _datesub
 
     def _moved(
         self, date: exp.Expression, by: exp.Expression, sign: int, unit: exp.Expression | None = None
@@ -432,6 +480,7 @@ class _Scalars:
         word = None if unit is None else str(unit.name)
         return date_expressions.moved(self.read(date), date_expressions.amounts(str(amount.value), word), sign)
 
+    @_reads(exp.TimeToStr)
     def _timetostr(self, node: exp.Expression) -> Expression:
         only(node, "this", "format")
         pattern = self.read(node.args["format"])
@@ -440,9 +489,11 @@ class _Scalars:
         date_expressions.directives(pattern.value)
         return date_expressions.formatted(self.read(node.this), pattern.value)
 
+    @_reads(exp.IntDiv)
     def _intdiv(self, node: exp.Expression) -> Expression:
         refuse("integer division")
 
+    @_reads(exp.Log)
     def _log(self, node: exp.Expression) -> Expression:
         only(node, "this", "expression")
         if node.args.get("expression") is None:
@@ -452,20 +503,22 @@ class _Scalars:
             refuse("log")
         return call("divide", call("ln", self.read(node.args["expression"])), math.log(base.value))
 
+    @_reads(exp.NullSafeEQ, exp.EqualNull)
     def _nullsafeeq(self, node: exp.Expression) -> Expression:
         """a IS NOT DISTINCT FROM b: never NULL."""
         only(node, "this", "expression")
         a, b = self.read(node.this), self.read(node.args["expression"])
         return call("coalesce", call("eq", a, b), call("and", a.is_null(), b.is_null()))
 
-    _equalnull = _nullsafeeq
-
+    @_reads(exp.NullSafeNEQ)
     def _nullsafeneq(self, node: exp.Expression) -> Expression:
         return call("not", self._nullsafeeq(node))
 
+    @_reads(exp.Interval)
     def _interval(self, node: exp.Expression) -> Expression:
         refuse("interval")
 
+    @_reads(exp.Window)
     def _window(self, node: exp.Expression) -> Expression:
         refuse("window")
 
