@@ -269,7 +269,7 @@ TRAINING = Life(
             (
                 "learn.torch.gradients.per_example:PerExample.squared",
                 "learn.torch.gradients.gradient_captures:Capture",
-                "learn.torch.clip_norms:ClipNorms.factors",
+                "learn.torch.clip_norms:FlatNorm.factors",
                 "learn.torch.gradients.per_example:PerExample.summed",
             ),
             "the clipped sum: one record moves it by at most clip",

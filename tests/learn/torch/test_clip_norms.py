@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 from torch import nn  # noqa: E402
 
 from deniable.learn.torch import AdamBC, GradientNoise, Trainer  # noqa: E402
-from deniable.learn.torch.clip_norms import ClipNorms  # noqa: E402
+from deniable.learn.torch.clip_norms import ChangingNorm, clip_norms  # noqa: E402
 from deniable.learn.torch.run_processes import Processes  # noqa: E402
 from tests.wording import worded  # noqa: E402
 
@@ -48,13 +48,13 @@ def trained(x, plan, monkeypatch=None, *, lr=0.0, optimizer=None, **more):
     nn.init.zeros_(model.weight)
     heard = Unhidden()
     if monkeypatch is not None:
-        whole = ClipNorms.end_step
+        whole = ChangingNorm.end_step
 
         def listening(self, processes, expected, device):
             balances.append(0 if self._balance is None else int(self._balance))
             return whole(self, processes, expected, device)
 
-        monkeypatch.setattr(ClipNorms, "end_step", listening)
+        monkeypatch.setattr(ChangingNorm, "end_step", listening)
     optimizer = optimizer or torch.optim.SGD
     trainer = Trainer(model, optimizer(model.parameters(), lr=lr), plan, (x,), noise=heard, progress=False, **more)
     for (rows,) in trainer:
@@ -84,7 +84,7 @@ def test_one_record_moves_the_sum_by_the_norm_and_the_balance_by_one(monkeypatch
 
 def test_sums_are_clipped_at_the_current_norm_and_noise_is_in_units_of_the_first():
     x = torch.eye(4) * torch.tensor([0.5, 1.0, 4.0, 8.0])[:, None]
-    clip = ClipNorms(adaptive(), torch.optim.SGD([torch.zeros(1)], lr=1), None)
+    clip = clip_norms(adaptive(), torch.optim.SGD([torch.zeros(1)], lr=1), None)
     clip.norm = 4.0  # twice the first norm
     factors = clip.factors((x**2).sum(1), 0.0)
     scaled = (factors[:, None] * x).norm(dim=1) * (4.0 / 2.0)
@@ -118,7 +118,7 @@ def test_the_balance_has_the_noise_that_the_curve_assumes():
     optimizer, expected, runs = torch.optim.SGD([torch.zeros(1)], lr=1), 1000.0, 400
     squares = []
     for _ in range(runs):
-        clip = ClipNorms(plan, optimizer, None)
+        clip = clip_norms(plan, optimizer, None)
         clip.end_step(Processes(None), expected, torch.device("cpu"))
         share = 0.5 - math.log(clip.norm / 2.0) / 0.2
         squares.append(((2 * share - 1) * expected / 30.0) ** 2)

@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer, compiled_steps  # noqa: E402
-from deniable.learn.torch.clip_norms import ClipNorms  # noqa: E402
+from deniable.learn.torch.clip_norms import ChangingNorm  # noqa: E402
 from deniable.learn.torch.gradients import bookkeeping  # noqa: E402
 from deniable.learn.torch.gradients.step_graphs import NotCaptured  # noqa: E402
 from deniable.learn.torch.guards.sum_comparison import SumComparison  # noqa: E402
@@ -142,7 +142,7 @@ def test_adaptive_clipping_does_not_count_copies(monkeypatch):
         def added(self):
             found.append(int(self._pending))
 
-        monkeypatch.setattr(ClipNorms, "added", added)
+        monkeypatch.setattr(ChangingNorm, "added", added)
         trained("mlp", is_run=is_run, steps=1, clip=learn.AdaptiveNorm(0.5, quantile=0.5, count_noise=10.0))
         return found
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
 from torch import nn  # noqa: E402
 
 from deniable.learn.torch import Trainer  # noqa: E402
-from deniable.learn.torch.clip_norms import ClipNorms  # noqa: E402
+from deniable.learn.torch.clip_norms import clip_norms  # noqa: E402
 from tests.learn.torch.test_clip_norms import Unhidden  # noqa: E402
 
 torch.set_num_threads(1)
@@ -135,7 +135,7 @@ def test_a_parameter_without_a_norm_is_refused_before_the_run():
 
 def test_norms_of_whole_gradients_are_not_taken_for_those_of_layers():
     plan = learn.DPSGD(clip=RULE, rate=1.0, steps=1, noise=1.0)
-    norms = ClipNorms(plan, torch.optim.SGD([torch.zeros(1)], lr=1), None)
+    norms = clip_norms(plan, torch.optim.SGD([torch.zeros(1)], lr=1), None)
     with pytest.raises(InvalidOperation, match="divided into layers"):
         norms.factors(torch.ones(4), 0.0)
 

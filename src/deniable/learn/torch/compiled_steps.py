@@ -23,7 +23,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, fx, nn
 
-from deniable.learn.torch.clip_norms import ClipNorms
+from deniable.learn.torch.clip_norms import FlatNorm
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping
 from deniable.learn.torch.gradients.device_graphs import for_devices
 from deniable.learn.torch.gradients.gradient_sums import GradientSums
@@ -78,7 +78,7 @@ class CompiledSteps:
         self,
         book: Bookkeeping,
         following: Following,
-        clipping: ClipNorms,
+        clipping: FlatNorm,
         losses_of: Losses,
         size: int,
         *,
@@ -229,7 +229,7 @@ class _CompiledStep:
     """One graph, compiled."""
 
     def __init__(
-        self, graph: StepGraph, book: Bookkeeping, clipping: ClipNorms, given: list[Tensor], *, is_recorded: bool
+        self, graph: StepGraph, book: Bookkeeping, clipping: FlatNorm, given: list[Tensor], *, is_recorded: bool
     ) -> None:
         self._graph, self._book, self._clipping, self._count = graph, book, clipping, graph.count
         self._given = [each.detach() for each in given]

@@ -25,7 +25,7 @@ from deniable.learn.plans import Plan
 from deniable.learn.torch import checkpoints, training_report
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries, check_trained
-from deniable.learn.torch.clip_norms import ClipNorms
+from deniable.learn.torch.clip_norms import clip_norms
 from deniable.learn.torch.compiled_steps import CompiledSteps
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Proof
@@ -145,7 +145,7 @@ class Trainer:
         self._past, self._draws = past_of(plan), plan.draws()
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
-        self._clipping = ClipNorms(plan, optimizer, entropy, self._parameters)
+        self._clipping = clip_norms(plan, optimizer, entropy, self._parameters)
         self._after_step = training_checks.check_callable("after_step", after_step)
         self._progress = training_checks.check_progress(progress)
         self._is_charged, self._run = False, secrets.token_hex(16)
