@@ -151,8 +151,13 @@ class LedgerMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 TestHistories = LedgerMachine.TestCase
+
+
+@pytest.mark.slow
+def test_many_histories() -> None:
+    run_state_machine_as_test(LedgerMachine, settings=settings(max_examples=80, stateful_step_count=25, deadline=None))
 
 
 class DatabaseMachine(LedgerMachine):

@@ -112,6 +112,7 @@ def test_unrelated_surveys_of_the_same_few_categories_were_linked(world: World) 
         assert (told.status_code, told.json().get("linked")) == (201, False), told.text
 
 
+@pytest.mark.slow
 def test_what_the_owner_says_of_rows_like_those_is_signed(world: World) -> None:
     table = survey(7)
     assert register(world, "first", table).status_code == 201

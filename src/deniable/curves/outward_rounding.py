@@ -52,10 +52,11 @@ def quotient_up(a: float, b: float) -> float:
 
 
 FEW = 16
+"""Up to this many parts, `sum_up` computes with exact fractions."""
 
 
 def sum_up(parts: Sequence[tuple[float, int]]) -> float:
-    """Σ count × number, rounded up; computed exactly if there are at most `FEW` parts."""
+    """Σ count × number, rounded up; exact before the rounding if there are at most `FEW` parts."""
     if not all(math.isfinite(number) for number, _ in parts):
         return math.inf
     if len(parts) > FEW:

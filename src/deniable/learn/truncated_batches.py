@@ -1,7 +1,7 @@
 """Poisson samples truncated to a fixed number of records: a bound on the curve of one step that composes.
 
-A step draws each record with probability q. If more than B are drawn, B of them are kept, uniformly at random. Then the
-kept records do not depend on one record alone: with it, another one may be left out.
+A step draws each record with probability q. If more than B are drawn, B of them are kept, uniformly at random. Then one
+more record can change two: if it is kept, another one may be left out.
 
 **The pair of one step.** Let D have n records and D′ one more, x. Draw S from D and a coin c of probability q for x. If
 c is 0, both runs keep the same records T. Given c = 1, there are three cases:

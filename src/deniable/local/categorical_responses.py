@@ -94,7 +94,7 @@ class KaryRandomizedResponse(SharesProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        reports = lied(listed, self.categories, self.odds, checked_entropy(entropy))
+        reports = randomized_answers(listed, self.categories, self.odds, checked_entropy(entropy))
         return int(reports[0]) if alone else reports
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
@@ -129,7 +129,7 @@ class KaryRandomizedResponse(SharesProtocol):
         return {"categories": self.categories, **self.odds.written()}
 
 
-def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
+def randomized_answers(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
     """Reports of k-ary randomized response: the own answer has weight odds, each other category has weight 1."""
     kind = smallest_for(2 * categories)
     reports = odds.away(categories, len(answers), entropy).astype(kind, copy=False)
@@ -286,7 +286,7 @@ class LocalHashing(SharesProtocol):
         source = checked_entropy(entropy)
         line = noise.uniform(below=PRIME, size=(2, len(listed)), entropy=source)
         bucket = (line[0] * listed + line[1]) % PRIME * self.buckets // PRIME
-        bucket_report = lied(bucket, self.buckets, self.odds, source)
+        bucket_report = randomized_answers(bucket, self.buckets, self.odds, source)
         reports = np.stack((line[0], line[1], bucket_report), axis=1).astype(np.uint32)
         return reports[0] if alone else reports
 

@@ -363,7 +363,7 @@ class Curator:
             if each.name == analyst and each.window not in (None, window) and each.limit == Cost(0, 0):
                 ledger.grant(analyst, ledger.limit, window=each.window, by=person.name, reason="not revoked any more")
         ledger.grant(analyst, share, window=window, by=person.name)
-        self._witnessed(dataset, ledger)
+        self._note_with_witness(dataset, ledger)
         self.catalogue.grant(analyst, dataset)
         terms = {"limit": share.describe(ledger.budget), "window_seconds": window}
         return {"analyst": analyst, "dataset": dataset, **terms}
@@ -377,7 +377,7 @@ class Curator:
         ledger = opened.session.ledger
         for window in [None, *(each.window for each in ledger.accounts() if each.name == analyst and each.window)]:
             ledger.grant(analyst, Cost(0, 0), window=window, by=person.name, reason="revoked")
-        self._witnessed(dataset, ledger)
+        self._note_with_witness(dataset, ledger)
 
     def grants(self, person: Person, dataset: str) -> list[dict[str, Any]]:
         """The analysts who may ask about a dataset, and their limits, which hold for its whole family."""
@@ -405,7 +405,7 @@ class Curator:
         shares = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
         if any(not ledger.limit <= each.limit for each in shares):
             ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
-        self._witnessed(dataset, ledger)
+        self._note_with_witness(dataset, ledger)
         return {"dataset": dataset, "entry": entry.number, "limit": ledger.limit.describe(ledger.budget)}
 
     def accounts(self, person: Person, dataset: str) -> list[dict[str, Any]]:
@@ -551,8 +551,8 @@ class Curator:
         self.work.ledger, self.work.family, self.work.key = opened.session.ledger, opened.record.family, key
         return opened.session
 
-    def _witnessed(self, dataset: str, ledger: Ledger) -> None:
-        """Note a changed limit with the witness, so that an older copy of the ledger is recognised."""
+    def _note_with_witness(self, dataset: str, ledger: Ledger) -> None:
+        """Store the entry of a changed limit with the witness, so that an older copy of the ledger is recognised."""
         record = self.catalogue.dataset(dataset)
         assert record is not None
         self.datasets.witness.note(record.family, ledger)

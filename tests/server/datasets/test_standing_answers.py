@@ -91,6 +91,7 @@ def test_an_owner_declares_and_answers_and_an_analyst_reads(world: World) -> Non
     assert world.ledger.charged == charged
 
 
+@pytest.mark.slow
 def test_each_answer_has_a_signed_label_that_analysts_read(world: World) -> None:
     said(world.call("olga", "POST", PLACE, DECLARED))
     revealed = said(world.call("olga", "POST", f"{PLACE}/daily/days", {"day": 0}))["answers"][0]
