@@ -9,7 +9,7 @@ curve.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from fractions import Fraction
@@ -367,7 +367,7 @@ class Guarantee:
         thousandths = min(1000, math.ceil(500 * (1 + Fraction(self.curve.advantage()))))
         whole, tenth = divmod(thousandths, 10)
         chance = f"{whole}.{tenth} %" if tenth else f"{whole} %"
-        provided = f", provided that {_joined(self.assumptions)}" if self.assumptions else ""
+        provided = f", provided that {enumeration(self.assumptions)}" if self.assumptions else ""
         return (
             f"Between tables that differ by {self.unit.describe()}, whoever sees the output and starts from even odds "
             f"guesses right at most {chance} of the time{provided}."
@@ -395,5 +395,6 @@ def _product_up(value: float, factor: Fraction | int) -> float:
     return numbers.Rounded.as_of(_float_up(Fraction(value) * factor), value)
 
 
-def _joined(parts: tuple[str, ...]) -> str:
+def enumeration(parts: Sequence[str]) -> str:
+    """The parts as a sentence lists them: a, b and c."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

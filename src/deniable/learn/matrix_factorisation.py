@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, final
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.buffered_noise import (
     Buffers,
@@ -24,7 +24,7 @@ from deniable.learn.buffered_noise import (
     check_buffers,
 )
 from deniable.learn.epoch_batches import Places
-from deniable.learn.plans import Clipping, Flat, Plan, clipping, noun, protected
+from deniable.learn.plans import Clipping, Flat, Plan, check_declared_records, clipping, noun, protected
 from deniable.numbers import above, root_up, up
 from deniable.units import Unit
 
@@ -220,9 +220,7 @@ class DPFTRL(Plan):
         return float(self.batch_size)
 
     def check_records(self, count: int) -> None:
-        if self.records != count:
-            rule = f"has {count} {noun(self.unit, 2)}, but the plan is for {self.records}"
-            raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
+        check_declared_records(self.records, count, self.unit)
 
     @property
     def cheaper_by(self) -> str:

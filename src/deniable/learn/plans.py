@@ -429,6 +429,13 @@ def clipping(value: float | Clipping) -> Clipping:
     return value if isinstance(value, Flat | Automatic | AdaptiveNorm | PerLayer) else Flat(value)
 
 
+def check_declared_records(records: int, count: int, unit: Unit) -> None:
+    """Raises InvalidParameter if a dataset has another number of records than the plan declares."""
+    if records != count:
+        rule = f"has {count} {noun(unit, 2)}, but the plan is for {records}"
+        raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
+
+
 def noun(unit: Unit, count: int = 1) -> str:
     """The noun for what a plan draws: "record" or "person", in the plural unless `count` is 1."""
     one, many = ("record", "records") if unit.column is None else ("person", "people")

@@ -27,8 +27,7 @@ from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
 from deniable.learn.sklearn.private_estimator import (
     Private,
     PrivateRegressor,
-    ScoreClassifier,
-    probabilities,
+    ProbabilityClassifier,
     stores_arguments,
 )
 
@@ -237,7 +236,7 @@ def _sizes(rest: Floats, clip: int) -> Floats:
 
 
 @final
-class AdditiveClassifier(_Additive, ScoreClassifier):
+class AdditiveClassifier(_Additive, ProbabilityClassifier):
     """A sum of step functions, one for each feature, as the log-odds of a label; with more classes, a softmax of sums.
 
     For all neighbours D, D′ that differ by one row: once, the row adds 1 to a cell of each of d features (a vector of
@@ -294,12 +293,3 @@ class AdditiveClassifier(_Additive, ScoreClassifier):
                 shapes[j] += moved
                 scores = scores + moved[place]
         return self._learnt(box, bins, counts, shapes) | {"classes_": classes}
-
-    def decision_function(self, X: Any) -> Floats:
-        """The score of each row: one number for two classes, one for each class otherwise."""
-        found = self._scores(X)
-        return found[:, 0] if len(self.classes_) == 2 else found
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class."""
-        return probabilities(self.decision_function(X))

@@ -13,7 +13,12 @@ from deniable.errors import InvalidParameter
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Bought, Box, Floats, Gram, longest, part, shrunk, with_one
 from deniable.learn.sklearn.noisy_newton import FINE, LogisticLoss, Loss, Slopes, SmoothHinge, column_scores, descend
-from deniable.learn.sklearn.private_estimator import PrivateRegressor, ScoreClassifier, probabilities, stores_arguments
+from deniable.learn.sklearn.private_estimator import (
+    PrivateRegressor,
+    ProbabilityClassifier,
+    ScoreClassifier,
+    stores_arguments,
+)
 from deniable.mechanisms import rational_parameters
 
 MOST_STEPS: Final = 10_000
@@ -66,15 +71,13 @@ class _LinearClassifier(ScoreClassifier):
         coefficients, intercept = straight(weights, box)
         return {"coef_": coefficients, "intercept_": intercept, "classes_": classes, "box_": box}
 
-    def decision_function(self, X: Any) -> Floats:
-        """The score of each row: one number for two classes, one for each class otherwise."""
-        rows = self._asked(X)
-        found = column_scores(self.box_.clamp(rows), self.coef_, self.intercept_)
-        return found[:, 0] if len(self.classes_) == 2 else found
+    def _scores(self, X: Any) -> Floats:
+        rows = self._asked(X)  # raises NotFittedError before an attribute of the fit is read
+        return column_scores(self.box_.clamp(rows), self.coef_, self.intercept_)
 
 
 @final
-class LogisticRegression(_LinearClassifier):
+class LogisticRegression(_LinearClassifier, ProbabilityClassifier):
     """Logistic regression by noisy Newton steps; multinomial for more than two classes.
 
     For all neighbours D, D′ that differ by one row: a row u (features scaled to [−1, 1], and a constant) adds u_i u_j
@@ -114,10 +117,6 @@ class LogisticRegression(_LinearClassifier):
         steps: Any = 10,
         row_norm: Any = None,
     ) -> None: ...
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class."""
-        return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """The logarithm of the probability of each class."""

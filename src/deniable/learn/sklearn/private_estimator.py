@@ -180,8 +180,13 @@ class ScoreClassifier(PrivateClassifier):
     """A classifier that predicts the label with the highest score."""
 
     @abstractmethod
+    def _scores(self, X: Any) -> Floats:
+        """A row of scores for each row: a single one for two classes, one for each class otherwise."""
+
     def decision_function(self, X: Any) -> Floats:
         """The score of each row: one number for two classes, one for each class otherwise."""
+        found = self._scores(X)
+        return found[:, 0] if len(self.classes_) == 2 else found
 
     def predict(self, X: Any) -> Any:
         """The label with the highest score."""
@@ -189,14 +194,18 @@ class ScoreClassifier(PrivateClassifier):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
-def probabilities(scores: Floats) -> Floats:
-    """The probability of each class by logistic scores: one log-odds for two classes, else a softmax."""
-    if scores.ndim == 1:
-        from scipy.special import expit
+class ProbabilityClassifier(ScoreClassifier):
+    """A classifier whose scores give probabilities: one log-odds for two classes, else the logits of a softmax."""
 
-        return np.column_stack([expit(-scores), expit(scores)])
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            from scipy.special import expit
+
+            return np.column_stack([expit(-scores), expit(scores)])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 class PrivateRegressor(RegressorMixin, Private):

@@ -30,7 +30,7 @@ from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats, binned, shrunk
 from deniable.learn.sklearn.linear_models import MOST_STEPS, left
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
-from deniable.learn.sklearn.private_estimator import Private, ScoreClassifier, probabilities, stores_arguments
+from deniable.learn.sklearn.private_estimator import Private, ProbabilityClassifier, stores_arguments
 
 COUNT_SHARE: Final = Fraction(1, 100)
 """The share of μ² for the number of rows of each class."""
@@ -227,7 +227,7 @@ class _Forest(Private):
 
 
 @final
-class RandomForestClassifier(_Forest, ScoreClassifier):
+class RandomForestClassifier(_Forest, ProbabilityClassifier):
     """A forest of random trees whose leaf values are fitted together, by noisy gradient steps of the logistic loss.
 
     For all neighbours D, D′ that differ by one row: the row adds 1 to the count of its class. In each step it adds its
@@ -295,15 +295,6 @@ class RandomForestClassifier(_Forest, ScoreClassifier):
             "classes_": classes,
             "box_": box,
         }
-
-    def decision_function(self, X: Any) -> Floats:
-        """The score of each row: one number for two classes, one for each class otherwise."""
-        found = self._scores(X)
-        return found[:, 0] if len(self.classes_) == 2 else found
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class."""
-        return probabilities(self.decision_function(X))
 
 
 def _longest_residual(prior: Floats) -> int:

@@ -27,7 +27,7 @@ from deniable.learn.torch.gradient_noise import ExactNoise
 from deniable.numbers import above
 from deniable.queries.answer import privacy_statement
 from deniable.queries.answer.answer_files import saved
-from deniable.queries.answer.privacy_statement import power
+from deniable.queries.answer.privacy_statement import markdown_text, power
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
@@ -153,17 +153,23 @@ class TrainingReport:
 
     def _repr_markdown_(self) -> str:
         top = " · ".join(f"**{number}** {meaning}" for number, meaning in self._figures())
-        parts = [f"# {_plain(self.title)}", top, "## Statement", self.statement.markdown().strip(), "## The plan"]
+        parts = [
+            f"# {markdown_text(self.title)}",
+            top,
+            "## Statement",
+            self.statement.markdown().strip(),
+            "## The plan",
+        ]
         parts += [
-            "\n".join(f"- {_plain(each)}" for each in self.plan),
+            "\n".join(f"- {markdown_text(each)}" for each in self.plan),
             "## The run",
             _table([["", ""], *map(list, self.facts)]),
         ]
-        parts += ["## Membership", _table(self._membership()), *map(_plain, self._tested())]
+        parts += ["## Membership", _table(self._membership()), *map(markdown_text, self._tested())]
         if self.audit is not None:
-            parts += ["## Canary audit", _plain(self.audit.sentence)]
+            parts += ["## Canary audit", markdown_text(self.audit.sentence)]
         if self.results:
-            parts += ["## Results", _table([["", ""], *map(list, self.results)]), _plain(OWNERS)]
+            parts += ["## Results", _table([["", ""], *map(list, self.results)]), markdown_text(OWNERS)]
         return "\n\n".join(parts) + "\n"
 
     def _repr_html_(self) -> str:
@@ -300,12 +306,8 @@ def _sentence(line: str) -> str:
     return f"{line[:1].upper()}{line[1:]}"
 
 
-def _plain(text: str) -> str:
-    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|~" else each for each in text)
-
-
 def _table(rows: list[list[str]]) -> str:
-    lines = [f"| {' | '.join(map(_plain, row))} |" for row in rows]
+    lines = [f"| {' | '.join(map(markdown_text, row))} |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 

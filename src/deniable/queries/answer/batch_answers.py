@@ -17,11 +17,12 @@ from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, type_of
 from deniable.ledger import Cost
 from deniable.numbers import plain, plain_list
 from deniable.queries.answer import batch_shares, joint_tables, rollups
-from deniable.queries.answer.batch_price import Quote, Quoted, measured_as
+from deniable.queries.answer.batch_price import Quote, Quoted
 from deniable.queries.answer.joint_tables import Jointly, Made, SplitGoal
 from deniable.queries.answer.release import release_jointly
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.answer.timed_runs import finished
+from deniable.queries.plan.noise_planner import grid_step
 from deniable.queries.plan.pricing import AskedCost, Price
 from deniable.queries.relations.relation_nodes import tables_read
 
@@ -254,7 +255,7 @@ def _within(
             rule = "must have a number for at least one of the tables that are measured together"
             raise InvalidParameter("within", NOTHING, rule, "give one")
         tables = Jointly.of([plans[i] for i in group], session._plans.room([each.question for each in plans]))
-        steps = [None if t is None else t / measured_as(plans[i]) for t, i in zip(wanted, group, strict=True)]
+        steps = [None if t is None else t / grid_step(plans[i]) for t, i in zip(wanted, group, strict=True)]
         made = tables.least(session.budget, steps, asked.confidence)
         found.together.append(TogetherMeasured([names[i] for i in group], tables, made))
 

@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Any, final
 from deniable.numbers import percent
 from deniable.queries.plan.answer_notes import budget_notes, cost_in_words, rest_in_words, short, wrapped
 from deniable.queries.plan.estimators import Counted, Summed
-from deniable.queries.plan.noise_planner import noise, pairs
+from deniable.queries.plan.noise_planner import grid_step, noise, pairs
 from deniable.queries.plan.pricing import TYPICAL_ROWS, Price, measured_columns
-from deniable.queries.relations.exact_statistics import ExactSum
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.queries.answer.joint_tables import Made
     from deniable.queries.plan.noise_planner import NoisePlan
-
-
-def measured_as(plan: NoisePlan) -> float:
-    """The grid step of a question's only statistic; 1 for a count."""
-    statistic = plan.parts[0].statistic
-    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
 
 
 @final
@@ -75,7 +68,7 @@ class Quote:
         cls, plan: NoisePlan, columns: Sequence[int], made: Made, words: str, cost: Cost, confidence: float
     ) -> Quote:
         """A question that is measured jointly with others."""
-        step = measured_as(plan)
+        step = grid_step(plan)
         error, deviation = made.error(columns, confidence) * step, made.deviation(columns) * step
         named = measured_columns(plan)
         return cls(

@@ -62,7 +62,7 @@ class Statement:
 
     def markdown(self) -> str:
         """Markdown, with a paragraph for each section."""
-        return "\n\n".join(f"**{name}.** {_markdown(' '.join(each))}" for name, each in self.sections) + "\n"
+        return "\n\n".join(f"**{name}.** {markdown_text(' '.join(each))}" for name, each in self.sections) + "\n"
 
     def latex(self) -> str:
         """LaTeX, with a paragraph for each section. It needs no package."""
@@ -80,7 +80,8 @@ def _latex(text: str) -> str:
     return r"$e^{\varepsilon}$".join(latex(each) for each in text.split("e^ε"))
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """Text with the signs escaped that Markdown would read as markup."""
     return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|~" else each for each in text)
 
 

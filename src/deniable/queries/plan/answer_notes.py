@@ -210,3 +210,8 @@ class Tables(dict[str, "Table"]):
         return "\n".join(lines)
 
     __str__ = __repr__
+
+
+def short_error(value: float) -> str:
+    """An error with three digits, or as a whole number from 100 on."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

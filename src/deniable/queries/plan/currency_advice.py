@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, final
 from deniable.curves.filters import amount_of
 from deniable.ledger import Budget, Cost
 from deniable.ledger.currency import PURE
+from deniable.queries.plan.answer_notes import short_error
 
 if TYPE_CHECKING:
     from deniable.queries.plan.pricing import Price
@@ -55,7 +56,8 @@ class OtherCurrency:
 
     def __str__(self) -> str:
         near = ", ".join(
-            f"{name} ± {_short(error)} (here ± {_short(self.here[name])})" for name, error in self.errors.items()
+            f"{name} ± {short_error(error)} (here ± {short_error(self.here[name])})"
+            for name, error in self.errors.items()
         )
         many = "1 such question" if self.questions == 1 else f"{self.questions:,} such questions, each"
         epsilon, delta = self.budget.epsilon, self.budget.delta
@@ -95,7 +97,3 @@ def _other(budget: Budget) -> Budget | None:
     made = Budget.__new__(Budget)
     made._choose(amount_of(epsilon), _DELTA, None)
     return made
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

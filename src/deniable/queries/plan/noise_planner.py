@@ -270,6 +270,12 @@ def _place(found: dict[Form, Statistic], statistic: Statistic, columns: Forms) -
 # -- noise -----------------------------------------------------------------------------------------------------------
 
 
+def grid_step(plan: NoisePlan) -> float:
+    """The grid step of the first statistic of a plan; 1 for a count."""
+    statistic = plan.parts[0].statistic
+    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Noise:

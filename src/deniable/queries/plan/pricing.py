@@ -26,6 +26,7 @@ from deniable.queries.plan.answer_notes import (
     empty_note,
     group_rows_note,
     rest_in_words,
+    short_error,
     wrapped,
 )
 from deniable.queries.plan.answer_size import cells
@@ -86,11 +87,11 @@ class Price:
     @property
     def times(self) -> int:
         """How many questions of this price the rest of the budget covers."""
-        return self.left // (Cost(self.cost.units) if self.shares_delta else self.cost)
+        return self.left // chosen_cost(self.cost, self.shares_delta)
 
     def is_met_by(self, stored: Cost) -> bool:
         """Whether an answer that was stored at this cost is at least as precise. A default δ is not compared."""
-        return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
+        return chosen_cost(self.cost, self.shares_delta) <= stored
 
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
         """The expected half-width of the noise interval of each noisy column, in a group of this many rows.
@@ -158,12 +159,12 @@ class Price:
             if of is None:
                 lines.append(f"error    {name}: computed from noisy numbers; its interval comes with the answer")
             elif of in ranks:
-                off = f"its rank is within ± {_short(ranks[of])} rows, at {percent(self.confidence)} %"
+                off = f"its rank is within ± {short_error(ranks[of])} rows, at {percent(self.confidence)} %"
                 lines.append(f"error    {name}: {off}; the error of the value depends on the data")
             else:
                 assert error is not None
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
-                lines.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
+                lines.append(f"error    {name}: ± {short_error(error)}{per}, at {percent(self.confidence)} %")
         if self.threshold is not None:
             lines.append(
                 f"keys     shown from about {self.threshold:,} people; near that, their intervals reach down to 1"
@@ -239,8 +240,8 @@ def rank_note(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) ->
     edges = recipe.cells.edges
     step = "" if recipe.whole else f", in steps of {float(edges[1] - edges[0]):.3g}"
     return (
-        f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {_short(off)} rows with "
-        f"{percent(confidence)} %, and it has no interval, because the error of the value depends on the data"
+        f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {short_error(off)} rows "
+        f"with {percent(confidence)} %, and it has no interval, because the error of the value depends on the data"
     )
 
 
@@ -279,8 +280,9 @@ def describe(part: PlannedPart) -> str:
     raise AssertionError(type(statistic))
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def chosen_cost(cost: Cost, shares_delta: bool) -> Cost:
+    """The part of a cost that a caller chose, by which costs are compared: without a default δ, which shrinks."""
+    return Cost(cost.units) if shares_delta else cost
 
 
 # -- the cost that a caller asks for ---------------------------------------------------------------------------------

@@ -29,13 +29,13 @@ from deniable.queries.intervals.noise_intervals import merged_reach
 from deniable.queries.plan.canonical_form import expression_form, relation_form, statistic_form
 from deniable.queries.plan.estimators import Counted
 from deniable.queries.plan.named_keys import public_values
-from deniable.queries.plan.noise_planner import unthresholded
+from deniable.queries.plan.noise_planner import grid_step, unthresholded
 from deniable.queries.publication.fitted_noise import MeasuredTable, law_of, measured_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.synth import controlled_rounding, least_squares_fit
 from deniable.synth.least_squares_fit import Axes, Floats, Margin
 from deniable.synth.table_noise import summed
-from deniable.units import Guarantee
+from deniable.units import Guarantee, enumeration
 
 if TYPE_CHECKING:
     from deniable.queries.answer.answer import Answer
@@ -233,7 +233,7 @@ class Joint:
         if isinstance(statistic, ExactSum) and statistic.low < 0:
             rule = "the summed column may have negative values, by its bounds, so its sums may be negative"
             raise InvalidOperation(rule)
-        sizes, step = self.side.sizes, _step(self.answers[0].plan)
+        sizes, step = self.side.sizes, grid_step(self.answers[0].plan)
         words = "moved by least squares such that no number is below 0, and sums are kept"
         whole = tuple(range(len(sizes)))
         finest = [each for axes, each in zip(self.side.axes, self.numbers, strict=True) if axes == whole]
@@ -257,7 +257,7 @@ class Joint:
     def rounded(self, base: int) -> Joint:
         """Multiples of `base` (1 to 10^9) that add up, by controlled rounding."""
         base = arguments.python_int("base", plain(base), ROUNDING_BASE)
-        step = _step(self.answers[0].plan)
+        step = grid_step(self.answers[0].plan)
         given: dict[Axes, Floats] = {}
         for axes, counts in zip(self.side.axes, self.numbers, strict=True):
             given.setdefault(axes, counts * step)
@@ -275,16 +275,11 @@ class Joint:
 
 def _put(made: Answer, joint: Joint, i: int) -> Answer:
     """The answer with the current numbers in the columns that display the count or sum itself."""
-    step, whole = _step(made.plan), isinstance(made.plan.recipes[0], Counted)
+    step, whole = grid_step(made.plan), isinstance(made.plan.recipes[0], Counted)
     numbers = joint.side.written(i, joint.numbers[i]) * step
     least = 0.0 if _RAISED in joint.done else -math.inf
     shown: list[Any] = np.rint(numbers).astype(np.int64).tolist() if _ROUNDED in joint.done else numbers.tolist()
     return made._replaced(shown, least=least, whole=whole and _ROUNDED in joint.done)
-
-
-def _step(plan: NoisePlan) -> float:
-    statistic = plan.parts[0].statistic
-    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
 
 
 def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
@@ -313,7 +308,7 @@ def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[
             law = law_of(unconstrained, each.axes, measured)
             reaches = [merged_reach(shape, one, 1 - _RARE / max(1, each.counts.size)) for one in law if one]
             if float(np.abs(unconstrained.table(each.axes) - each.counts).max(initial=0.0)) > max(reaches):
-                names = _listed([side.names[axis][0] for axis in each.axes] or ["all rows"])
+                names = enumeration([side.names[axis][0] for axis in each.axes] or ["all rows"])
                 words = f"the declared totals by {names} are farther from the noisy ones than noise explains"
                 found.append(f"{words}: check that they count the same rows, of the same day")
     return found
@@ -400,7 +395,7 @@ def _declared(
     such_as = 'write invariants={"ward": {"A": 500, "B": 300}}'
     if not isinstance(invariants, Mapping):
         raise InvalidParameter("invariants", type_of(invariants), "must map names of keys to totals", such_as)
-    step, counted = _step(answers[0].plan), isinstance(answers[0].plan.recipes[0], Counted)
+    step, counted = grid_step(answers[0].plan), isinstance(answers[0].plan.recipes[0], Counted)
     found, assumptions = [], []
     for by, totals in invariants.items():
         if not isinstance(by, str | tuple):
@@ -437,7 +432,7 @@ def _declared(
             raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)
         found.append(Margin(tuple(sorted(axes)), np.transpose(counts, order) if axes else counts, 0.0))
-        totals_were = f"the totals by {_listed(list(names))} were" if names else "the total was"
+        totals_were = f"the totals by {enumeration(list(names))} were" if names else "the total was"
         assumptions.append(
             f"{totals_were} public before, and what {'they tell' if names else 'it tells'} is not protected"
         )
@@ -445,7 +440,7 @@ def _declared(
 
 
 def _fit_descriptions(answers: Sequence[Answer], assumptions: Sequence[str]) -> tuple[str, ...]:
-    charges = _listed([str(each.receipt.entry) for each in answers])
+    charges = enumeration([str(each.receipt.entry) for each in answers])
     words = []
     if len(answers) > 1:
         words.append(f"fitted to each other by least squares, such that they add up (charges {charges})")
@@ -454,8 +449,4 @@ def _fit_descriptions(answers: Sequence[Answer], assumptions: Sequence[str]) -> 
 
 
 def _charges(answers: Sequence[Answer]) -> str:
-    return f"charge{'s' * (len(answers) > 1)} {_listed([str(each.receipt.entry) for each in answers])}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"charge{'s' * (len(answers) > 1)} {enumeration([str(each.receipt.entry) for each in answers])}"

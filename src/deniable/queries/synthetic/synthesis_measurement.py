@@ -31,6 +31,7 @@ from deniable.queries.answer.timed_runs import finished
 from deniable.queries.plan.answer_notes import cost_in_words, rest_in_words, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
+from deniable.queries.plan.pricing import chosen_cost
 from deniable.queries.synthetic.marginal_selection import SelectionPlan, TableSelection, in_order
 from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis, row_count
 from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic, noisy_marginal
@@ -169,7 +170,7 @@ class _Bill:
 
     def is_met_by(self, stored: Cost) -> bool:
         """Whether a table that was bought at this cost is at least as precise. A default δ is not compared."""
-        return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
+        return chosen_cost(self.cost, self.shares_delta) <= stored
 
 
 def price(session: Session, asked: Synthesis, amounts: AskedCost, payer: str | None) -> SynthesisPrice:
