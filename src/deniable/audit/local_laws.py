@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -37,31 +38,77 @@ Law = Mapping[Any, float]
 Factors = list[tuple[Law, Law]]
 
 
+Rule = Callable[[Any, Any, Any], Factors]
+"""The factors of a protocol of some type, for two answers."""
+
+
+@singledispatch
 def local_factors(protocol: Protocol, a: Any, b: Any) -> Factors:
-    """The distributions of the independent parts of a report, for two answers."""
-    if isinstance(protocol, WarnerSurvey):
-        return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
-    if isinstance(protocol, FlippedAnswer | TwoCoinSurvey):
-        own, other = protocol.support.own, protocol.support.other
-        return [_coin(*(own if value else other for value in (a, b)))]
-    if isinstance(protocol, DuchiMean | PiecewiseMean | HybridMean):
-        return [_means(protocol, *on_grid(np.array([a, b], float), protocol.low, protocol.high, protocol.steps))]
+    """The distributions of the independent parts of a report, for two answers. Each type of protocol has a rule."""
     if a == b:
         return []
-    if isinstance(protocol, KaryRandomizedResponse):
-        return [_kary(protocol.odds.number, protocol.categories)]
-    if isinstance(protocol, SymmetricUnary | OptimizedUnary | Rappor):
-        own, other = protocol.support.own, protocol.support.other
-        return [_coin(own, other), _coin(other, own)]
-    if isinstance(protocol, BloomRappor):
-        return [_filters(protocol, a, b)]
-    if isinstance(protocol, CountMeanSketch | HadamardSketch):
-        return [_sketches(protocol, a, b)]
-    if isinstance(protocol, SubsetSelection):
-        return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
-    if isinstance(protocol, LocalHashing):
-        return [_hashes(float(protocol.odds.number), protocol.buckets)]
     raise InvalidOperation(f"the output distribution of {type(protocol).__name__} is not known; use audit.measure")
+
+
+def _for_different_answers(*protocols: type[Protocol]) -> Callable[[Rule], Rule]:
+    """Register a rule for two answers that differ. The reports of equal answers have no part that differs."""
+
+    def registered(rule: Rule) -> Rule:
+        for each in protocols:
+            local_factors.register(each, lambda protocol, a, b: [] if a == b else rule(protocol, a, b))
+        return rule
+
+    return registered
+
+
+@local_factors.register
+def _(protocol: WarnerSurvey, a: Any, b: Any) -> Factors:
+    return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
+
+
+@local_factors.register(FlippedAnswer)
+@local_factors.register(TwoCoinSurvey)
+def _(protocol: FlippedAnswer | TwoCoinSurvey, a: Any, b: Any) -> Factors:
+    own, other = protocol.support.own, protocol.support.other
+    return [_coin(*(own if value else other for value in (a, b)))]
+
+
+@local_factors.register(DuchiMean)
+@local_factors.register(PiecewiseMean)
+@local_factors.register(HybridMean)
+def _(protocol: DuchiMean | PiecewiseMean | HybridMean, a: Any, b: Any) -> Factors:
+    return [_means(protocol, *on_grid(np.array([a, b], float), protocol.low, protocol.high, protocol.steps))]
+
+
+@_for_different_answers(KaryRandomizedResponse)
+def _(protocol: KaryRandomizedResponse, a: Any, b: Any) -> Factors:
+    return [_kary(protocol.odds.number, protocol.categories)]
+
+
+@_for_different_answers(SymmetricUnary, OptimizedUnary, Rappor)
+def _(protocol: SymmetricUnary | OptimizedUnary | Rappor, a: Any, b: Any) -> Factors:
+    own, other = protocol.support.own, protocol.support.other
+    return [_coin(own, other), _coin(other, own)]
+
+
+@_for_different_answers(BloomRappor)
+def _(protocol: BloomRappor, a: Any, b: Any) -> Factors:
+    return [_filters(protocol, a, b)]
+
+
+@_for_different_answers(CountMeanSketch, HadamardSketch)
+def _(protocol: CountMeanSketch | HadamardSketch, a: Any, b: Any) -> Factors:
+    return [_sketches(protocol, a, b)]
+
+
+@_for_different_answers(SubsetSelection)
+def _(protocol: SubsetSelection, a: Any, b: Any) -> Factors:
+    return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
+
+
+@_for_different_answers(LocalHashing)
+def _(protocol: LocalHashing, a: Any, b: Any) -> Factors:
+    return [_hashes(float(protocol.odds.number), protocol.buckets)]
 
 
 def _coin(p: Any, q: Any) -> tuple[Law, Law]:

@@ -7,7 +7,10 @@ quantities on a page, with precomputed numbers.
 from __future__ import annotations
 
 import math
-from typing import Any, Final, final
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -15,14 +18,79 @@ from deniable import curves
 from deniable.curves.curve import Curve
 from deniable.curves.curve_display import rounded_up
 from deniable.errors import MissingExtra
-from deniable.mechanisms import Gaussian, Laplace
+from deniable.mechanisms import Gaussian, Laplace, Mechanism
 from deniable.mechanisms.laws import Masses
 from deniable.plots.curve_figures import believed, compare, odds
 from deniable.plots.figure_spec import Figure
 from deniable.plots.output_figures import laws, two_laws
 from deniable.plots.render import svg
 
-NOISES: Final = {"Gaussian": "σ", "Laplace": "scale b", "randomized response": "ε of one answer"}
+
+class _Choice(ABC):
+    """What the slider `mechanism` chooses, at a noise level."""
+
+    level: str
+    """What the slider `noise` is, in words."""
+    is_local: ClassVar[bool] = False
+    """Whether each person randomises their own answer. Then every person is in the sample."""
+
+    @abstractmethod
+    def curve(self, level: float, rate: float, group: int) -> Curve:
+        """The curve of one release for a group of `group` people, over a Poisson sample at this rate."""
+
+    @abstractmethod
+    def laws(self, level: float, group: int) -> Figure:
+        """The laws of one release, with and without the group."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _AddedNoise(_Choice):
+    """Noise that is added to a number."""
+
+    level: str
+    atom: Callable[[float], Curve]
+    mechanism: Callable[[float, float], Mechanism]
+
+    def curve(self, level: float, rate: float, group: int) -> Curve:
+        one = self.atom(level)
+        if rate < 1:
+            one = one.sampled(rate=rate)
+        return one.group(size=group) if group > 1 else one
+
+    def laws(self, level: float, group: int) -> Figure:
+        size = float(group)
+        return laws(self.mechanism(size, level), 0.0, size)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _OwnReports(_Choice):
+    """Randomized response: each person of the group sends their own reports."""
+
+    level: str = "ε of one answer"
+    is_local: ClassVar[bool] = True
+
+    def curve(self, level: float, rate: float, group: int) -> Curve:
+        return curves.randomized_response(epsilon=level) ** group
+
+    def laws(self, level: float, group: int) -> Figure:
+        right = 1 / (1 + math.exp(-level))
+        yes = np.array([math.comb(group, k) * right**k * (1 - right) ** (group - k) for k in range(group + 1)])
+        answers = tuple(range(group + 1))
+        return two_laws(Masses(answers, yes[::-1]), Masses(answers, yes), ("no", "yes"), group * level)
+
+
+NOISES: Final[dict[str, _Choice]] = {
+    "Gaussian": _AddedNoise(
+        "σ", lambda level: curves.gaussian(sigma=level), lambda size, level: Gaussian(sensitivity=size, sigma=level)
+    ),
+    "Laplace": _AddedNoise(
+        "scale b", lambda level: curves.laplace(scale=level), lambda size, level: Laplace(sensitivity=size, scale=level)
+    ),
+    "randomized response": _OwnReports(),
+}
+"""The values of the slider `mechanism`."""
 
 
 @final
@@ -51,19 +119,14 @@ class Explorer:
         return self.sliders[name].value
 
     @property
+    def _choice(self) -> _Choice:
+        return NOISES[self.value("mechanism")]
+
+    @property
     def curve(self) -> Curve:
         """The curve of `count` releases for a group of `group` people, each over a Poisson sample of the people."""
-        noise, level = self.value("mechanism"), self.value("noise")
         count: int = self.value("count")
-        if noise == "randomized response":  # each person of the group sends their own reports
-            reports: int = self.value("group") * count
-            return curves.randomized_response(epsilon=level) ** reports
-        one = curves.gaussian(sigma=level) if noise == "Gaussian" else curves.laplace(scale=level)
-        if self.value("rate") < 1:
-            one = one.sampled(rate=self.value("rate"))
-        if self.value("group") > 1:
-            one = one.group(size=self.value("group"))
-        return one**count
+        return self._choice.curve(self.value("noise"), self.value("rate"), self.value("group")) ** count
 
     @property
     def figures(self) -> tuple[Figure, Figure, Figure]:
@@ -72,22 +135,9 @@ class Explorer:
         named = {"now": curve}
         return (
             compare(named, delta=self.value("δ")),
-            self._laws(),
+            self._choice.laws(float(self.value("noise")), self.value("group")),
             odds(named, false_alarms=alpha, prior=self.value("prior")),
         )
-
-    def _laws(self) -> Figure:
-        noise, level, group = self.value("mechanism"), float(self.value("noise")), self.value("group")
-        if noise == "randomized response":
-            right = 1 / (1 + math.exp(-level))
-            yes = np.array([math.comb(group, k) * right**k * (1 - right) ** (group - k) for k in range(group + 1)])
-            answers = tuple(range(group + 1))
-            return two_laws(Masses(answers, yes[::-1]), Masses(answers, yes), ("no", "yes"), group * level)
-        size = float(group)
-        mechanism = (
-            Gaussian(sensitivity=size, sigma=level) if noise == "Gaussian" else Laplace(sensitivity=size, scale=level)
-        )
-        return laws(mechanism, 0.0, size)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -105,9 +155,8 @@ class Explorer:
         )
 
     def _moved(self, _: object = None) -> None:
-        self.sliders["noise"].description = NOISES[self.value("mechanism")]
-        # With local randomness every person is in the sample.
-        self.sliders["rate"].disabled = self.value("mechanism") == "randomized response"
+        self.sliders["noise"].description = self._choice.level
+        self.sliders["rate"].disabled = self._choice.is_local
         if self.sliders["rate"].disabled and self.value("rate") < 1:
             self.sliders["rate"].value = 1.0  # calls this method again
             return

@@ -8,7 +8,7 @@ a release (intervals, roll-ups, fits, display) is post-processing and cannot wea
 **What is drawn.** A plan has parts: a count, a sum on an integer grid, or running totals over the cells of a quantile.
 Each part gets independent noise in each group, from its mechanism. Under a pure ε budget, a sum S and its count n may
 form a pair, released as H·n + S and H·n - S, which one ε covers (`noise_planner.SumAndCount`). Under the same budget a
-single quantile is one cell drawn by the exponential mechanism (`picked`).
+single quantile is one cell drawn by the exponential mechanism (`single_quantile`).
 
 **Which groups.** If all keys are public, every group is released, also one without rows. Otherwise groups come from the
 data: the noisy number of people of each group is compared with a threshold, and only groups that reach it are released.
