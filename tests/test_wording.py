@@ -41,6 +41,30 @@ def test_the_file_has_words_of_tests_that_are_there_in_order() -> None:
         assert tests <= there, sorted(tests - there)
 
 
+def test_the_file_has_no_words_of_places_that_are_gone() -> None:
+    """A second error in a test is its place #2, and the words of the first move to #1: the old lines stayed."""
+    errors = {
+        (path.relative_to(ROOT).as_posix(), node.name): len(
+            {
+                each.lineno
+                for each in ast.walk(node)
+                if isinstance(each, ast.Call) and ast.unparse(each.func) == "worded"
+            }
+        )
+        for path in (ROOT / file for file in sorted({test.partition("::")[0] for test in wording.read()}))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+    }
+    gone = []
+    for place in wording.read():
+        test, _, number = place.partition(" #")
+        file, _, name = test.partition("::")
+        several = errors[file, name.rpartition(":")[2]]
+        if (several == 1 and number) or (several > 1 and not 1 <= int(number or 0) <= several):
+            gone.append(place)
+    assert gone == []
+
+
 def test_an_error_with_the_right_facts_and_words() -> None:
     with worded(InvalidParameter, parameter="rows", asked=0) as caught:
         Unit.person("patient_id", rows=0)

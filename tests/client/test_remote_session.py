@@ -164,9 +164,9 @@ def test_the_price_of_a_list_and_weights_are_those_of_a_local_session(
 
 def test_what_json_cannot_write_is_named(session: RemoteSession) -> None:
     """It was called a cost, whatever it was."""
-    with pytest.raises(InvalidParameter, match=r"^workload=<ndarray>: must consist of"):
+    with worded(InvalidParameter):
         session.price_synthesis(workload=np.array([["ward", "sex"]]), epsilon=0.1)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match=r"^epsilon=<float>: must consist of finite"):
+    with worded(InvalidParameter):
         session.price(WARDS, epsilon=float("nan"))
 
 
@@ -288,7 +288,7 @@ def test_tables_are_asked_as_in_a_local_session(served: tuple[World, str], sessi
     assert len(session.batch([question, sql], epsilon=0.25)) == 2
     with pytest.raises(QuestionRefused, match="no column"):
         session.table("visits").filter(dn.col("aeg") > 40)
-    with pytest.raises(InvalidParameter, match="must be SQL"):
+    with worded(InvalidParameter):
         session.ask(session.table("visits"), epsilon=0.25)  # type: ignore[arg-type]
 
 
@@ -327,7 +327,7 @@ def test_an_amount_without_a_name_is_refused_before_it_is_sent(session: RemoteSe
         with worded(InvalidParameter, parameter="cost"):
             call(about, 0.1)
     for bought in (session.bounds, session.price_bounds):
-        with pytest.raises(InvalidParameter, match="must be named"):
+        with worded(InvalidParameter):
             bought("age", "visits", 0.1)  # type: ignore[arg-type]
 
 

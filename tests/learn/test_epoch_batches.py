@@ -12,6 +12,7 @@ import pytest
 from deniable import curves, learn
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.learn.epoch_batches import EpochDraws, allocated_numbers, least_epsilon
+from tests.wording import worded
 
 
 def plan(batches: str = "allocated", **more):
@@ -68,9 +69,9 @@ def test_plans_say_how_batches_are_made() -> None:
 
 
 def test_bad_batches_are_refused() -> None:
-    with pytest.raises(InvalidParameter, match="'sampled' or 'allocated' or 'shuffled'"):
+    with worded(InvalidParameter):
         plan("random")
-    with pytest.raises(InvalidParameter, match="leave it out"):
+    with worded(InvalidParameter):
         plan(truncate_at=3, records=10)
     with pytest.raises(InvalidOperation, match=r"plan\.draws"):
         plan().drawn(np.arange(3), 0, None)

@@ -218,7 +218,7 @@ def test_a_run_learns_the_mean() -> None:
     # Noise of 2/195 a round, halved each time it is pulled back: √(1/3) of it stays.
     assert np.all(np.abs(run.weights - expected) < 8 * 2 / 195 + 2**-10 * 2)
     assert "a secure sum" in run.guarantee.describe()
-    with pytest.raises(InvalidOperation, match="all 10 rounds"):
+    with worded(InvalidOperation):
         run.round()
 
 
@@ -260,12 +260,12 @@ def test_plans_that_cannot_be(changes: dict[str, object], words: str) -> None:
 
 def test_wrong_updates_and_sums_are_refused_without_their_values() -> None:
     plan = made()
-    with pytest.raises(InvalidParameter, match="vector of 3 numbers"):
+    with worded(InvalidParameter):
         plan.message([1.0, 2.0])
     with worded(InvalidParameter) as caught:
         plan.message(["secret", 1, 2])
     assert "secret" not in str(caught.value)
-    with pytest.raises(InvalidParameter, match="vector of 3 integers"):
+    with worded(InvalidParameter):
         plan.decoded(np.zeros(3), received=4)
     with worded(InvalidParameter):
         learn.FederatedRun(plan, np.zeros(3), [lambda weights: weights])

@@ -78,7 +78,7 @@ def test_a_session_pays_for_training_and_for_questions_from_one_budget():
             except BudgetExceeded:
                 refused += 1
         assert refused > 0
-        with pytest.raises(InvalidParameter, match="both were given"):
+        with worded(InvalidParameter):
             made(plan=plan, session=session, ledger=session.ledger, delta=1e-9)
 
 
@@ -182,7 +182,7 @@ def test_checkpoints_of_other_plans_runs_and_ledgers_are_refused(tmp_path):
         made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=400, noise=1.0)).load(path)
     with pytest.raises(InvalidParameter, match="another run"):
         run(made()).load(path)
-    with pytest.raises(InvalidParameter, match="does not exist"):
+    with worded(InvalidParameter):
         made().load(tmp_path / "other.pt")
     (tmp_path / "broken.pt").write_bytes(b"no checkpoint")
     with pytest.raises(UnreadableRecord):
@@ -199,7 +199,7 @@ def test_a_resumed_run_is_not_charged_twice_and_needs_its_ledger(tmp_path):
         first = made(plan=plan, ledger=ledger, delta=1e-6)
         run(first, first.take(2))
         first.save(tmp_path / "model.pt")
-        with pytest.raises(InvalidParameter, match="ledger that paid"):
+        with worded(InvalidParameter):
             made(plan=plan).load(tmp_path / "model.pt")
         second = made(plan=plan, ledger=ledger, delta=1e-6)
         second.load(tmp_path / "model.pt")

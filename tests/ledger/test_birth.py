@@ -93,7 +93,7 @@ def test_a_ledger_that_is_open_notices_another_birth(
 ) -> None:
     with Ledger.open(address(tmp_path / "ledger", kind), **ABOUT) as ledger:
         monkeypatch.setattr(BORN, lambda *_: 10**18)
-        with pytest.raises(LedgerUnavailable, match="moved or replaced"):
+        with worded(LedgerUnavailable):
             spend(ledger)
 
 

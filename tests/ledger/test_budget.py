@@ -234,7 +234,7 @@ def test_a_gaussian_budget_without_delta_points_to_the_pure_one() -> None:
         Budget(epsilon=1, delta=0)
     with worded(InvalidParameter, parameter="keys_delta"):
         Budget(epsilon=1, delta=1e-6, keys_delta=1e-6)
-    with pytest.raises(InvalidParameter, match="rounds to zero"):
+    with worded(InvalidParameter):
         Budget(epsilon="1e-30", delta="1e-30")
     with pytest.raises(InvalidParameter, match="1,000,000"):
         Budget.pure(epsilon=1_000_001)
@@ -286,7 +286,7 @@ def test_costs_are_whole_numbers(bad: object) -> None:
 
 
 def test_what_costs_nothing_fits_without_end() -> None:
-    with pytest.raises(InvalidParameter, match="any number of times"):
+    with worded(InvalidParameter):
         Cost(1) // Cost(0)
 
 

@@ -252,7 +252,7 @@ def test_a_retry_with_the_same_key_is_charged_once(ledger: Ledger) -> None:
         with pytest.raises(InvalidParameter, match="another question"):
             ask(ledger, key="request 1", **other)
     ledger.fail(ask(ledger, key="request 2"), "timed-out")
-    with pytest.raises(InvalidParameter, match="has no answer;"):
+    with worded(InvalidParameter):
         ask(ledger, key="request 2")
     assert ledger.charged == TENTH + TENTH
     ledger.verify()

@@ -84,7 +84,7 @@ def test_a_hard_link_that_takes_the_place_of_a_ledger_is_refused(tmp_path: Path,
     with elsewhere(address(path, kind)):
         os.link(path, other)
         path.unlink()
-        with pytest.raises(LedgerUnavailable, match="belongs to the path"):
+        with worded(LedgerUnavailable):
             Ledger.open(address(other, kind), **ABOUT)
 
 
@@ -170,7 +170,7 @@ def test_a_copy_can_be_looked_at_and_spends_nothing(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "ledger", tmp_path / "copy")
     with Ledger.inspect(tmp_path / "copy") as copy:
         assert copy.verify() is not None
-        with pytest.raises(InvalidOperation, match="opened for reading"):
+        with worded(InvalidOperation):
             spend(copy, 2)
 
 

@@ -208,7 +208,7 @@ def test_only_the_owner_signs_for_another_limit_of_a_period(clock: Clock, tmp_pa
         terms = checked_terms(EVERYBODY, Cost(10**30), WEEK, "anna")
         with ledger._store.writing() as transaction:  # a forged grant, as somebody with write access could append it
             transaction.append(state=State.GRANTED, description="granted", spent=transaction.spent(), terms=terms)
-        with pytest.raises(LedgerDamaged, match="only a signed adjustment"):
+        with worded(LedgerDamaged):
             ledger.verify()
     with opened(tmp_path / "second") as ledger:
         ledger.adjust(
@@ -256,7 +256,7 @@ def test_a_session_renews(clock: Clock, tmp_path: Path) -> None:
         clock.now = NOW + week * WEEK
         with dn.session({"t": frame}, **about) as s:
             s.sql(f"SELECT COUNT(*) AS n FROM t WHERE x > {week}", epsilon=0.5)
-            with pytest.raises(BudgetExceeded, match="in this window of 604,800 s"):
+            with worded(BudgetExceeded):
                 s.sql("SELECT COUNT(*) AS n FROM t", epsilon=0.1)
             assert s.budget == WEEKLY.lifetime
     with pytest.raises(LedgerMismatch):

@@ -84,7 +84,7 @@ def test_exactly_one_way_to_say_how_private() -> None:
         lambda: local.KaryRandomizedResponse(categories=3),
         lambda: local.OptimizedUnary(categories=3, epsilon=1.0, odds=3),
     ):
-        with pytest.raises(InvalidParameter, match="give exactly one"):
+        with worded(InvalidParameter):
             make()
     with pytest.raises(TypeError):
         local.RandomizedResponse(0.7)

@@ -254,7 +254,7 @@ def test_the_combinations_of_a_stream_are_exact_at_any_size() -> None:
 def test_no_more_questions_than_declared() -> None:
     alarm = mechanisms.AboveThreshold(threshold=10**6, sensitivity=1, epsilon=1, questions=3)
     assert alarm.release([0, 0, 0]) is None
-    with pytest.raises(InvalidParameter, match="at most 3"):
+    with worded(InvalidParameter):
         alarm.release([0] * 4)
     with pytest.raises(BudgetExceeded, match="questions="):
         alarm.release(0 for _ in range(4))
@@ -303,7 +303,7 @@ def test_a_replaced_row_may_leave_a_part_and_then_more_than_its_range_is_gone() 
     narrow = Sum(low=100, high=101, unit=REPLACED, epsilon=1)
     fixed = mechanisms.Mean(low=0, high=1, unit=REPLACED, rows=3, epsilon=1)
     for part in (narrow, fixed):
-        with pytest.raises(InvalidParameter, match="all rows stay"):
+        with worded(InvalidParameter):
             Parallel.by_value([part, part], unit=REPLACED)
         assert Parallel.by_unit([part, part], unit=REPLACED).touched == 1
     around = Sum(low=0, high=101, unit=REPLACED, epsilon=1)

@@ -17,6 +17,7 @@ from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.mechanisms import FactorisedCounter, TreeCounter
 from deniable.mechanisms.continual_counting import COEFFICIENT, coefficients
 from tests.mechanisms import lattice_laws as laws
+from tests.wording import worded
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
@@ -215,7 +216,7 @@ def test_steps_that_were_not_paid_for_are_refused(kind: Any) -> None:
     stream.add(1)
     stream.add(1)
     for _ in range(2):
-        with pytest.raises(BudgetExceeded, match="none of 2"):
+        with worded(BudgetExceeded):
             stream.add(1)
     assert stream.steps == 2
     for bad in ([], [1, 2, 3], "ab", [1.5]):
@@ -251,11 +252,11 @@ def test_a_running_counter_is_not_stored_and_does_not_show_its_totals() -> None:
     stream.add(12345)
     assert repr(stream) == "<TreeStream after 1 of 5 steps>"
     for store in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(InvalidOperation, match="cannot be copied"):
+        with worded(InvalidOperation):
             store(stream)
     assert pickle.loads(pickle.dumps(counter)) == counter
     assert (counter**2).curve == counter.curve**2
     assert repr(counter).startswith("TreeCounter(horizon=5")
     assert repr(FactorisedCounter(horizon=5, sensitivity=1, mu=1.0)).startswith("FactorisedCounter(horizon=5")
-    with pytest.raises(InvalidParameter, match="goes with epsilon"):
+    with worded(InvalidParameter):
         TreeCounter(horizon=5, sensitivity=1, scale=1.0, delta=1e-6)

@@ -37,7 +37,7 @@ def test_distances_of_datasets():
     assert small.distance("aab", "abc", unit=ROW) == 2
     assert small.distance([1, 1, 2], [2], unit=ROW) == 2
     assert small.distance("aab", "bba", unit=REPLACED) == 1
-    with pytest.raises(InvalidParameter, match="as many rows"):
+    with worded(InvalidParameter):
         small.distance("aa", "a", unit=REPLACED)
 
 
@@ -140,7 +140,7 @@ def test_sums_of_floats_do_not_depend_on_the_order_beyond_rounding():
 
 def test_too_many_orders_are_refused(monkeypatch):
     monkeypatch.setattr(small, "MOST_ORDERS", 255)
-    with pytest.raises(InvalidParameter, match="orders of rows"):
+    with worded(InvalidParameter):
         small.sensitivity(sum, domain=range(4), rows=4, unit=REPLACED)
     monkeypatch.setattr(small, "MOST_ORDERS", 4**4)
     assert small.sensitivity(sum, domain=range(4), rows=4, unit=REPLACED).l1 == 3

@@ -24,6 +24,7 @@ from deniable.mechanisms import AboveThreshold, SparseVector
 from deniable.mechanisms.threshold import MonotoneAboveThreshold, MonotoneSparseVector
 from deniable.noise import ReplayEntropy
 from tests.mechanisms import exact_laws
+from tests.wording import worded
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
@@ -255,7 +256,7 @@ def test_a_run_cannot_be_copied_or_pickled_but_the_mechanism_can() -> None:
     mechanism = above(questions=5)
     run = mechanism.start()
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(InvalidOperation, match="cannot be copied"):
+        with worded(InvalidOperation):
             attempt(run)
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(InvalidOperation):

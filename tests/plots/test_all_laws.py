@@ -470,7 +470,7 @@ def test_what_is_too_much_to_be_told_says_what_to_do() -> None:
     counter = mechanisms.TreeCounter(horizon=4, sensitivity=1, epsilon=1.0)
     with worded(InvalidParameter, parameter="x"):
         plots.laws(counter, [0, 1], [0, 1, 1])
-    with pytest.raises(InvalidOperation, match="not of a Fraction"):
+    with worded(InvalidOperation):
         plots.laws(Fraction(1, 2), 0, 1)  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ import pytest
 from deniable import curves, plots
 from deniable.errors import InvalidParameter, MissingExtra
 from deniable.plots.figure_spec import Level, Line, Marker, Stems
+from tests.wording import worded
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_without_ipywidgets_the_error_names_the_extra(monkeypatch: pytest.Monkey
     import sys
 
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    with pytest.raises(MissingExtra, match=r'pip install "deniable\[notebook\]"'):
+    with worded(MissingExtra):
         plots.explore()
 
 

@@ -68,10 +68,10 @@ def test_days_go_forward_and_end_with_what_was_paid(tmp_path: Path) -> None:
     with opened(table(1), None) as session:
         standing = session.standing("year", [COUNT], by="day", epsilon=1, totals=2)
         first = standing.reveal(3)
-        with pytest.raises(InvalidOperation, match="has running totals up to 3"):
+        with worded(InvalidOperation):
             standing.reveal(2)
         standing.reveal(4)
-        with pytest.raises(InvalidOperation, match="all 2 days it was paid for"):
+        with worded(InvalidOperation):
             standing.reveal(5)
         assert standing.reveal(3)[0].rows == first[0].rows
         assert standing.days() == [4, 3]
@@ -212,7 +212,7 @@ def test_another_schema_does_not_continue_totals(tmp_path: Path, changed: dict[s
         session.standing("year", [text], by="day", epsilon=1, totals=3).reveal(0)
     with opened(frame, tmp_path / "ledger", schema={**schema, **changed}) as session:
         before = len(list(session.ledger.entries()))
-        with pytest.raises(InvalidOperation, match="declared with another schema"):
+        with worded(InvalidOperation):
             session.standing("year").reveal(1)
         assert len(list(session.ledger.entries())) == before
     with opened(frame, tmp_path / "ledger", schema=schema) as session:

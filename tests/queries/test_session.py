@@ -291,7 +291,7 @@ def test_accuracy_can_be_asked_for_and_is_kept(kind: str) -> None:
             assert high - value == value - low <= 12
         both = s.price("SELECT COUNT(*) AS n, SUM(age) AS a FROM visits", within={"a": 1000})
         assert (both.errors()["a"] or 0) <= 1000
-        with pytest.raises(InvalidParameter, match="depends on the number of rows in a group"):
+        with worded(InvalidParameter):
             s.price("SELECT AVG(age) AS a FROM visits", within=1)
         # Whole noise that is 0 at 95 % of all times is as near as anybody may ask.
         assert s.price(WARDS, within=1e-20).cost == s.price(WARDS, within=0.9).cost
@@ -433,14 +433,14 @@ def test_a_ledger_that_is_given_must_fit_and_stays_open() -> None:
 
 def test_what_cannot_be_opened() -> None:
     table = visits()
-    with pytest.raises(InvalidParameter, match="who is protected"):
+    with worded(InvalidParameter):
         dn.session({"visits": table}, budget=GAUSSIAN)
-    with pytest.raises(InvalidParameter, match="must be given"):
+    with worded(InvalidParameter):
         dn.session({"visits": table}, unit=UNIT)
     with worded(InvalidParameter, parameter="source"):
         dn.session({}, unit=UNIT, budget=GAUSSIAN, public={"wards": pd.DataFrame({"ward": ["A"]})})
     units = {"a": UNIT, "b": dn.Unit.row()}
-    with pytest.raises(InvalidParameter, match="must have a column of people"):
+    with worded(InvalidParameter):
         dn.session({"a": table, "b": table}, unit=units, budget=GAUSSIAN)
     units = {"a": UNIT, "b": dn.Unit.replaced_person("patient_id", rows=3)}
     with worded(InvalidParameter, parameter="unit"):

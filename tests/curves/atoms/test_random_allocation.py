@@ -19,6 +19,7 @@ from deniable.curves.laws import likelihood_average
 from deniable.curves.laws.finite_law import FiniteLaw, nothing
 from deniable.curves.laws.likelihood_average import Ratio
 from deniable.errors import InvalidParameter
+from tests.wording import worded
 
 
 def enumerated(without: list[Fraction], present: list[Fraction], steps: int, odds: Fraction) -> tuple[float, float]:
@@ -237,7 +238,7 @@ def test_the_auditor_refutes_only_the_broken_twin() -> None:
     "curve", [curves.pure(epsilon=1), curves.gaussian(sigma=1) * curves.laplace(scale=1), curves.zcdp(rho=1)]
 )
 def test_a_bound_without_output_laws_cannot_be_allocated(curve: Curve) -> None:
-    with pytest.raises(InvalidParameter, match="one mechanism whose output laws are known"):
+    with worded(InvalidParameter):
         curve.allocated(steps=3)
 
 
@@ -286,7 +287,7 @@ def test_one_of_the_steps_of_one_of_the_runs_is_one_of_all_steps() -> None:
     one = curves.from_pmf([0.001, 0.999], [0.002, 0.998], tied=True)
     assert one.allocated(steps=2).allocated(steps=3) == one.allocated(steps=6)
     assert (one.allocated(steps=2) ** 2).expression() != (one**2).allocated(steps=2).expression()
-    with pytest.raises(InvalidParameter, match="100,000,000 steps in all"):
+    with worded(InvalidParameter):
         one.allocated(steps=10**4).allocated(steps=10**4)
 
 

@@ -204,7 +204,7 @@ def test_what_cannot_be_searched_is_said() -> None:
         GridSearch(MODELS["logistic"](mu=1.0), {"C": [1]}, mu=1.0).fit(X, Y)
     with worded(InvalidParameter, parameter="estimator"):
         GridSearch(GridSearch(MODELS["bayes"](), {}), {"folds": [2]}, mu=1.0).fit(X, Y)
-    with pytest.raises(InvalidParameter, match="leave a share"):
+    with worded(InvalidParameter):
         GridSearch(MODELS["logistic"](), {"C": [1]}, mu=1.0, search_share=0.9, choose_share=0.1).fit(X, Y)
     with pytest.raises(InvalidParameter, match="folds"):
         GridSearch(MODELS["logistic"](), {"C": [1]}, mu=1.0, folds=1).fit(X, Y)

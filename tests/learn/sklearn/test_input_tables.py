@@ -122,7 +122,7 @@ def test_an_error_says_what_is_public_and_neither_shows_nor_counts_rows(name: st
 
 
 def test_a_target_of_texts_is_refused_by_its_type_and_a_column_vector_by_a_warning() -> None:
-    with pytest.raises(InvalidParameter, match="y: must hold numbers"):
+    with worded(InvalidParameter):
         MODELS["squares"](mu=1.0).fit(np.zeros((3, 2)), np.array(["a", "b", "c"]))
     with pytest.warns(DataConversionWarning, match="column-vector"):
         MODELS["squares"](mu=1.0).fit(np.zeros((3, 2)), np.zeros((3, 1)))

@@ -50,7 +50,7 @@ def test_an_answer_reads_like_a_table(answer: Answer) -> None:
             assert low <= value <= high
     with worded(InvalidParameter, parameter="column"):
         answer["wart"]
-    with pytest.raises(InvalidParameter, match="one row and one column"):
+    with worded(InvalidParameter):
         answer.value  # noqa: B018
 
 
@@ -88,7 +88,7 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
     figure = answer.plot("c")
     assert isinstance(figure, Figure)
     assert figure.panels[0].y.names == tuple(reversed(answer["ward"]))
-    with opened() as s, pytest.raises(InvalidParameter, match="no column of this answer has intervals"):
+    with opened() as s, worded(InvalidParameter):
         s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 

@@ -190,7 +190,7 @@ def test_what_cannot_be_rolled_up_is_refused() -> None:
             "SELECT town, COUNT(*) AS n FROM visits GROUP BY town",
             "SELECT ward, MEDIAN(age) AS n FROM visits GROUP BY ward",
         ):
-            with pytest.raises(InvalidParameter, match="counts of rows and sums"):
+            with worded(InvalidParameter):
                 s.sql(text, mu=1).rollup()
         fitted = fine.adding_up_to(s.sql(TOTAL, mu=1))
         with worded(InvalidParameter, parameter="answer"):

@@ -85,7 +85,7 @@ def test_every_source_of_the_same_rows_gives_the_same_answer(tmp_path: Path) -> 
 def test_a_csv_with_lines_that_are_no_rows_is_refused_and_nothing_left_out(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "odd.csv"
     path.write_bytes(b"who,v,x\na,1,0.5\n" + line + b'\nd,4,"1"\n"e""e",5,1\n')
-    with DuckDBEngine(threads=1) as engine, pytest.raises(InvalidParameter, match=r"line 3|line 4|UTF-8"):
+    with DuckDBEngine(threads=1) as engine, worded(InvalidParameter):
         engine.register("t", path, PEOPLE, SECRET)
     path.write_bytes(b'who,v,x\na,1,0.5\nd,4,"1"\n"e""e",5,1\n')
     with DuckDBEngine(threads=1) as engine:

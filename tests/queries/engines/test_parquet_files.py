@@ -13,6 +13,8 @@ from deniable.errors import InvalidParameter
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
+from tests.wording import worded  # noqa: E402
+
 PLAIN = {"x": [1, 2, 3], "y": ["a", "b", "c"]}
 
 
@@ -48,7 +50,7 @@ def test_a_file_without_ids_is_refused_because_its_rows_would_be_left_out(tmp_pa
     for at, each in enumerate([{"who": [1, 2], "x": [1, 2]}, {"x": [3]}]):
         parquet.write_table(pa.table(each), tmp_path / f"{at}.parquet")
     given = {"unit": dn.Unit.person("who", rows=2), "budget": dn.Budget.pure(epsilon=1)}
-    with pytest.raises(InvalidParameter, match=r"source='1.parquet': has no column 'who'"):
+    with worded(InvalidParameter):
         dn.session({"t": tmp_path}, **given)
 
 

@@ -199,7 +199,7 @@ def test_a_missing_column_is_named_and_nothing_else(kitchen: Kitchen) -> None:
             engine.register("t", source, Table.of("t", Unit.row(), **{wanted: Domain.integer()}), SECRET)
         assert caught.value.asked == wanted
         assert "secret name" not in str(caught.value)
-    with pytest.raises(InvalidParameter, match="no such column"):
+    with worded(InvalidParameter):
         engine.register("t", source, Table.of("t", Unit.person("who", rows=1), age=Domain.integer()), SECRET)
 
 
@@ -374,13 +374,13 @@ def test_a_public_table_comes_back_with_its_partners_counted(kitchen: Kitchen) -
 def test_bad_registrations_are_refused(kitchen: Kitchen) -> None:
     engine = kitchen.engine()
     source = kitchen.source(pa.table({"who": pa.array(["a"]), "v": pa.array([1])}))
-    with pytest.raises(InvalidParameter, match="16 random bytes") as caught:
+    with worded(InvalidParameter) as caught:
         engine.register("t", source, PEOPLE, b"short")
     assert "short" not in str(caught.value)
     with pytest.raises(InvalidParameter, match="source"):
         engine.register("t", object(), PEOPLE, SECRET)
     real = Table.of("t", Unit.person("who", rows=1), who=Domain.real())
-    with pytest.raises(InvalidParameter, match="integers or texts"):
+    with worded(InvalidParameter):
         engine.register("t", source, real, SECRET)
     engine.register("t", source, PEOPLE, SECRET)
     with pytest.raises(InvalidOperation, match="registered already"):

@@ -314,7 +314,7 @@ def test_bases_and_limits_from_numpy_were_refused(world: World) -> None:
     assert fine.suppressed(below=np.int64(6)).rows == fine.suppressed(below=6).rows
     wrong: Any
     for wrong in (10**10, np.bool_(True), np.float64(5.0), 0):
-        with pytest.raises(InvalidParameter, match="whole number from 1 to 10⁹"):
+        with worded(InvalidParameter):
             fine.rounded(base=wrong)
 
 
@@ -331,12 +331,12 @@ def test_what_was_rounded_is_not_fitted_again(world: World) -> None:
         fine.adding_up_to(a.rounded())
     with pytest.raises(InvalidParameter, match="invariants="):
         fine.adding_up_to(800)  # type: ignore[arg-type]  # a number on purpose: it is refused
-    with pytest.raises(InvalidOperation, match="suppress them last"):
+    with worded(InvalidOperation):
         fine.suppressed(below=5).rounded()
-    with pytest.raises(InvalidOperation, match="rounded or raised"):
+    with worded(InvalidOperation):
         fine.adding_up_to(a).rounded().nonnegative()
     declared = fine.adding_up_to(invariants={"a": TRUE_A})
-    with pytest.raises(InvalidParameter, match="declared totals already"):
+    with worded(InvalidParameter):
         declared.adding_up_to(a)
 
 
@@ -349,7 +349,7 @@ def test_an_answer_is_no_total_of_itself() -> None:
 
 def test_totals_that_are_none_are_refused(world: World) -> None:
     answers = world.answers(COSTS)
-    with pytest.raises(InvalidParameter, match="at least one"):
+    with worded(InvalidParameter):
         answers["fine"].adding_up_to()
     with pytest.raises(InvalidParameter, match="fewer keys"):
         answers["a"].adding_up_to(answers["fine"])
@@ -364,7 +364,7 @@ def test_totals_that_are_none_are_refused(world: World) -> None:
     for wrong in (other, several):
         with worded(InvalidParameter, parameter="totals"):
             fine.adding_up_to(wrong)
-    with pytest.raises(InvalidParameter, match="one version of the data"):
+    with worded(InvalidParameter):
         fine.adding_up_to(answers["a"])
     for base in (0, -5, 1.5, True, "5"):
         with pytest.raises(InvalidParameter, match="whole number"):
@@ -497,7 +497,7 @@ def test_computed_columns_are_left_and_that_is_told(world: World) -> None:
     assert all(n % 5 == 0 for n in rounded["n"])  # type: ignore[operator]
     assert rounded.adjustments[-1] == "columns that are computed from these numbers were not changed"
     only = s.sql("SELECT a, COUNT(*) * 2 AS twice FROM w WHERE b < 4 GROUP BY a", **{kind: 1})
-    with pytest.raises(InvalidOperation, match="select the count"):
+    with worded(InvalidOperation):
         only.rounded()
 
 

@@ -129,7 +129,7 @@ def test_bad_sets_are_refused(answers: list[q.Answer]) -> None:
             q.publish(wrong)  # type: ignore[arg-type]
     with worded(InvalidParameter, parameter="tables"):
         q.publish([answers[0], "x"])  # type: ignore[list-item]
-    with pytest.raises(InvalidParameter, match="an answer that is not given"):
+    with worded(InvalidParameter):
         q.publish([answers[0].adding_up_to(answers[1])])
     with pytest.raises(InvalidParameter, match="rounded"):
         q.publish([answers[0].rounded()])
@@ -190,6 +190,6 @@ def test_a_file_in_the_place_of_a_folder_is_named(tables: Publication, tmp_path:
     taken = tmp_path / "all.csv"
     taken.write_text("mine")
     for write in (tables.to_csv, tables.to_excel_csv, tables.to_parquet):
-        with pytest.raises(InvalidParameter, match="name a folder"):
+        with worded(InvalidParameter):
             write(taken)
     assert taken.read_text() == "mine"

@@ -206,7 +206,7 @@ def test_bad_input_is_refused_and_nothing_charged(asked: dict[str, Any], said: s
 
 def test_whose_row_it_is_was_refused_with_advice_for_other_questions() -> None:
     with opened(people(50).assign(who=range(50)), unit=dn.Unit.person("who", rows=1)) as s:
-        with pytest.raises(InvalidParameter, match="leave it out"):
+        with worded(InvalidParameter):
             s.synthesize(columns=["sex", "who"], epsilon=1)
         with pytest.raises(InvalidParameter, match=r"write columns=\[...\]"):
             s.synthesize("people", ["sex"], epsilon=1)
@@ -259,7 +259,7 @@ def test_columns_of_a_domain_without_end_are_refused() -> None:
 def test_a_real_number_has_no_keys_to_find_and_text_has_no_bounds() -> None:
     schema = {"x": dn.Domain.real(), "t": dn.Domain.text()}
     with opened(pd.DataFrame({"x": [1.0], "t": ["a"]}), schema=schema) as s:
-        with pytest.raises(InvalidParameter, match="hardly ever repeat"):
+        with worded(InvalidParameter):
             s.synthesize(unlisted=["x", "t"], epsilon=1)
         with worded(InvalidParameter, parameter="columns"):
             s.synthesize(columns=["t"], epsilon=1)
@@ -456,7 +456,7 @@ def test_tables_and_quality_tell_their_errors() -> None:
         assert made.quality["sex"] == made.quality["sex",]
         assert made.quality["age", "sex"] == made.quality["sex", "age"]
         for unknown in ("nowhere", ("sex", "pregnant", "age"), 5):
-            with pytest.raises(InvalidParameter, match="was not measured"):
+            with worded(InvalidParameter):
                 made.quality[unknown]
         assert 0 < made.quality.mean < made.quality.mean_in_rows < 0.2
         assert set(made.quality.in_rows) == set(made.quality)

@@ -135,16 +135,16 @@ def test_numpy_numbers_of_bins_and_rows_were_refused() -> None:
 def test_wrong_arguments_of_synthetic_tables_ended_in_errors_of_python() -> None:
     session = opened()
     wrong: Any = 5
-    with pytest.raises(InvalidParameter, match="list of names"):
+    with worded(InvalidParameter):
         session.price_synthesis(columns=wrong, epsilon=1)
     for wrong in (None, "", 0):
         with worded(InvalidParameter):
             session.price_synthesis(columns=["sex", "age"], workload=[("sex", wrong)], epsilon=1)
-    with pytest.raises(InvalidParameter, match=r'write \[\("sex", "age"\)'):
+    with worded(InvalidParameter):
         session.price_synthesis(columns=["sex", "age"], workload=[()], epsilon=1)
     made = session.synthesize(columns=["sex"], epsilon=1)
     wrong = ["sex"]
-    with pytest.raises(InvalidParameter, match=r'write table\("sex", "age"\)'):
+    with worded(InvalidParameter):
         made.table(wrong)
     with worded(InvalidParameter):
         session.price_synthesis(columns=["age"], forbid=[{"age": (50, 20)}], epsilon=1)

@@ -261,7 +261,7 @@ def test_only_named_proxies_are_believed(proxies: Any, client: str, forwarded: l
 
 def test_proxies_are_addresses(tmp_path: Path) -> None:
     assert Settings(state="s", data=["d"], proxies=["10.0.0.7"]).proxies == ("10.0.0.7/32",)
-    with pytest.raises(InvalidParameter, match="addresses or networks"):
+    with worded(InvalidParameter):
         Settings(state="s", data=["d"], proxies=["everybody"])
     file = tmp_path / "server.toml"
     file.write_text('state = "s"\ndata = ["d"]\nproxies = "10.0.0.7"\n')
