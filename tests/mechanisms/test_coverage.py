@@ -197,7 +197,7 @@ WITHOUT = {
     "Processed": HALF.then(abs),
     "Subsampling": lessons.Subsampling(rate=0.5),
 }
-"""No error in numbers can be told: what is chosen, what is done afterwards, or how long a step is, is not known."""
+"""Mechanisms without `error`: they choose a candidate, post-process an answer, or have steps of unknown length."""
 
 
 def released(row: Row) -> np.ndarray[Any, Any]:
