@@ -209,7 +209,10 @@ MADE_FROM_CUT_LAWS: dict[str, Curve] = {
 }
 
 
-@pytest.mark.parametrize("name", MADE_FROM_CUT_LAWS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name == "sampled, product" else name for name in MADE_FROM_CUT_LAWS],
+)
 def test_what_is_made_from_cut_laws_inherits_a_finite_epsilon_of_its_parts(name: str) -> None:
     low, high = MADE_FROM_CUT_LAWS[name].epsilon_bounds(delta=1e-199)
     assert low <= high < 150

@@ -90,7 +90,9 @@ def same(worlds: tuple[Session, Session], text: str) -> bool:
     return not isinstance(here[0], type)
 
 
-@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "number" else kind for kind in SHAPES]
+)
 def test_every_operator_looks_alike_on_neighbours(worlds: tuple[Session, Session], kind: str) -> None:
     grammar = Grammar(random.Random(4))
     answered = 0

@@ -92,6 +92,7 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worl
         go.set()
 
 
+@pytest.mark.slow
 @case(
     "S3",
     "24 slow questions of one person in flight, at nearly no cost",

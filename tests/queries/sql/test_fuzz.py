@@ -202,7 +202,11 @@ def test_texts_of_the_grammar() -> None:
     assert 300 < good < 900  # the grammar reaches both sides of the border
 
 
-@pytest.mark.parametrize("sort", SORTS[1:], ids=lambda sort: sort.__name__)
+@pytest.mark.parametrize(
+    "sort",
+    [pytest.param(sort, marks=pytest.mark.slow) if sort is bent_bytes else sort for sort in SORTS[1:]],
+    ids=lambda sort: sort.__name__,
+)
 def test_texts_that_are_hardly_sql(sort: Callable[[random.Random], Iterator[str]]) -> None:
     for text in islice(sort(random.Random(2)), 800):
         asks(text)

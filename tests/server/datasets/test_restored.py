@@ -90,6 +90,7 @@ def test_every_single_answer_is_a_checkpoint(tmp_path: Path) -> None:
         curator.close()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     there = made(tmp_path)
     ask(there, 1)
