@@ -343,6 +343,7 @@ def laplace_sum_tail(count: int, x: float) -> float:
 
 
 def normal_cdf(x: Any) -> Any:
+    """Φ(x), of a number or an array."""
     from scipy.special import ndtr
 
     return ndtr(x)

@@ -126,19 +126,23 @@ class Read:
         """Types that were not read completely."""
 
     def number(self, path: Path, kind: str, value: float) -> None:
+        """Add a number at this path of the answer."""
         self.shape.append(("number", path, kind))
         self.numbers.append(value)
 
     def several(self, path: Path, kind: str, shape: tuple[int, ...], values: Iterable[float]) -> None:
+        """Add the numbers of an array of this shape."""
         self.shape.append(("numbers", path, kind, shape))
         self.numbers.extend(values)
 
     def word(self, path: Path, kind: str, content: Hashable, look: Any) -> None:
+        """Add content that is compared for equality only, by a hash. `look` is its original value."""
         self.shape.append(("word", path, kind))
         self.words.append(float(hash((kind, content)) & WORD))
         self.looks.append(look)
 
     def type(self, path: Path, kind: str) -> None:
+        """Add the name of a type whose content is read elsewhere."""
         self.shape.append(("type", path, kind))
 
     def exact(self, path: Path, kind: str, value: Any) -> None:

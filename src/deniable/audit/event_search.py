@@ -54,6 +54,7 @@ class Sample:
 
     @property
     def sides(self) -> tuple[Answers, Answers]:
+        """The answers about the first neighbour, and those about the second."""
         return self.answers[self.is_first], self.answers[~self.is_first]
 
 

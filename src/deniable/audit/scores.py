@@ -101,6 +101,7 @@ class Combined(Score):
         return cls((path,), (1.0,), name)
 
     def negated(self) -> Combined:
+        """The score with the other sign, which is large where the second neighbour is likelier."""
         return Combined(self.paths, tuple(-w for w in self.weights), self.name, -self.sign)
 
     def __call__(self, answers: Answers) -> Floats:

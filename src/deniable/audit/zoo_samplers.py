@@ -39,10 +39,12 @@ class ZooSampler:
 
 
 def laplace(rng: Generator, scale: float, size: Any) -> NDArray[np.float64]:
+    """Laplace noise, rounded to the grid of the zoo."""
     return np.asarray(np.rint(rng.laplace(0.0, scale, size) * GRID) / GRID)
 
 
 def gaussian(rng: Generator, sigma: float, size: Any) -> NDArray[np.float64]:
+    """Gaussian noise, rounded to the grid of the zoo."""
     return np.asarray(np.rint(rng.normal(0.0, sigma, size) * GRID) / GRID)
 
 
@@ -113,6 +115,7 @@ def scaled_to_the_data(value: Any, count: int, rng: Generator) -> Any:
 
 
 def silent_zero(value: Any, count: int, rng: Generator) -> Any:
+    """No noise if the value is 0."""
     return np.zeros(count) if value == 0 else value + laplace(rng, 1.0, count)
 
 

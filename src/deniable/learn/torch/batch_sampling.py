@@ -31,6 +31,7 @@ class Records:
         self.mine: Places = np.arange(rank, self.count, processes, dtype=np.int64)
 
     def check_length(self) -> None:
+        """Raises InvalidParameter if the dataset has changed its length since the start of the run."""
         if len(self._dataset) != self.count:
             rule = "changed its length during the run, so the sampling rate is unknown"
             raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset of constant length")

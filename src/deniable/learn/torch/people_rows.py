@@ -59,6 +59,7 @@ class PeopleRows:
         """How many rows the last batch has."""
 
     def check_length(self) -> None:
+        """Raises InvalidParameter if the number of rows has changed since the start of the run."""
         self._rows.check_length()
 
     def batch(self, places: Places, device: torch.device) -> Any:

@@ -32,11 +32,13 @@ class History:
         """For each step: how many examples counted as gradient 0 because a loss or gradient was not finite."""
 
     def losses(self, total: Tensor, count: int, left_out: int) -> None:
+        """Add the sum of the losses of a batch of `count` examples, of which `left_out` had no finite gradient."""
         self._sums.append(total)
         self._count += count - left_out
         self._left_out += left_out
 
     def stepped(self, step: int) -> None:
+        """Close this step: the losses since the last call belong to it."""
         self._steps.append((step, self._sums, self._count))
         self.left_out.append(self._left_out)
         self._sums, self._count, self._left_out = [], 0, 0
@@ -48,6 +50,7 @@ class History:
 
     @property
     def latest(self) -> float | None:
+        """The average loss of the newest step; None without examples. Waits for the device."""
         if not self._steps or not self._steps[-1][2]:
             return None
         _, sums, count = self._steps[-1]

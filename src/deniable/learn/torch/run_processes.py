@@ -22,6 +22,7 @@ class Processes:
 
     @property
     def rank(self) -> int:
+        """The number of this process in its group; 0 without a group."""
         return 0 if self._group is None else torch.distributed.get_rank(self._group)
 
     @property

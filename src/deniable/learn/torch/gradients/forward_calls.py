@@ -65,6 +65,7 @@ class ModuleCall:
 
     @property
     def x(self) -> Tensor:
+        """The first argument of the call."""
         return self.args[0]
 
     def let_go(self) -> None:

@@ -102,6 +102,7 @@ class Following:
 
     @property
     def is_assumed(self) -> bool:
+        """Whether the caller assumes that examples are separate, and asks for no proof."""
         return self._asked == "assumed"
 
     @property
@@ -205,6 +206,7 @@ class Following:
         self.end()
 
     def unhook(self) -> None:
+        """Remove the hooks from the model."""
         for handle in self._handles:
             handle.remove()
 

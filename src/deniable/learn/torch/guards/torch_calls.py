@@ -102,6 +102,7 @@ class Chance:
 
 
 def states() -> list[Tensor]:
+    """The states of torch's own generators: of the CPU, and of each device that was used."""
     there = (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))
     return [each.get_state() for each in there]
 

@@ -104,6 +104,7 @@ class KernelWriter:
         self.code = ir.IRBuilder(function.append_basic_block())
 
     def const(self, value: int) -> Any:
+        """A whole number as a constant."""
         return self.ir.Constant(self.whole, value)
 
     def all_lanes(self, value: float) -> Any:
