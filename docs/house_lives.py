@@ -115,7 +115,7 @@ QUESTION = Life(
         ),
         Step(
             "Add noise",
-            "The only place where exact numbers and noise meet. Samplers are exact, bits cryptographic.",
+            "One of three places where exact numbers meet noise. Samplers are exact, bits cryptographic.",
             (
                 "queries.answer.release:release",
                 "mechanisms.additive_noise:Gaussian.draw",

@@ -16,7 +16,9 @@
 
 A question passes sql or frame -> plan -> (the session charges the ledger) -> engines -> answer.release -> (the session
 seals the answer in the ledger) -> answer. Each step sees only what it needs: no analyst's text reaches an engine, and
-no exact number leaves `release`.
+exact numbers meet noise in three places: `answer.release`, `running_totals.TotalsNoise.step` (standing questions), and
+`synthetic.marginal_selection` (which tables to count). No exact number leaves them without noise, except that a
+standing question with running totals stores those of each day, encrypted, in the ledger.
 
 Names are loaded on first use, so that importing an engine does not load the SQL reader. `deniable.session` and
 `deniable.explain` are exported by `deniable` itself.

@@ -1,5 +1,7 @@
 """Noise for running totals over days that arrive one by one. All totals cost one payment; their error grows slowly.
 
+`TotalsNoise.step` is one of the three places where exact numbers meet noise; `answer.release` names them.
+
 Let x_t be an exact statistic of step t (a count or sum of one group), and R the most that one person moves all steps
 and groups together, in L1. With independent noise on every x_t, a sum of t steps has t times the variance of one step.
 

@@ -1,6 +1,6 @@
 """Answers: `release` adds noise to exact statistics; everything after it works on public numbers.
 
-    release             the only place where exact statistics meet noise; start reading here
+    release             adds noise to the exact statistics of a question; start reading here
     timed_runs          a run on an engine whose status and duration reveal nothing
     answer              a small table of noisy numbers with intervals and a `receipt`; `answer_display` and
                         `answer_files` print and save it; `privacy_statement` writes the text for a publication

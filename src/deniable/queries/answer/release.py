@@ -1,9 +1,14 @@
-"""The release: the only place where exact numbers meet noise.
+"""The release: noise for the exact statistics of a question.
+
+**Where exact numbers meet noise.** Under `queries` in three modules, and nowhere else: here, in `running_totals` (a day
+of a standing question), and in `synthetic.marginal_selection` (which tables to count, by the exponential mechanism on
+scores of exact counts). A test lists their functions, and fails if another one draws noise.
 
 **In and out.** `release` takes a `NoisePlan`, its `Noise` (one mechanism for each part), the cost that pays for it, and
-the exact integers of an engine by group. It returns a `Released`, which is public. The exact integers never leave this
-module, with one exception: `running_totals` stores those of earlier days, encrypted, to add them up. Everything after
-a release (intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
+the exact integers of an engine by group. It returns a `Released`, which is public and has no exact integer.
+`exact_numbers` is the exception: `running_totals` gets exact integers from it, whose days a standing question stores
+encrypted. Everything after a release (intervals, roll-ups, fits, display) is post-processing and cannot weaken the
+guarantee.
 
 **What is drawn.** A plan has parts: a count, a sum on an integer grid, or running totals over the cells of a quantile.
 Each part gets independent noise in each group, from its mechanism. Under a pure ε budget, a sum S and its count n may

@@ -6,7 +6,8 @@
                   round changes the fit by less than its noise, later rounds are half as many, each at twice the cost.
 
 The first follows MST (McKenna, Miklau & Sheldon 2021), the second AIM (McKenna, Mullins, Sheldon & Miklau 2022); the
-fit is ours. A choice is made by the exponential mechanism, exactly (`mechanisms.Exponential`).
+fit is ours. A choice is made by the exponential mechanism, exactly (`mechanisms.Exponential`). This is one of the three
+places where exact numbers meet noise; `answer.release` names them.
 
 **Scores and their sensitivity.** The score of a table c is
 
