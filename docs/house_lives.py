@@ -233,7 +233,7 @@ TRAINING = Life(
             (
                 "learn.torch.batch_sampling:Records.batch",
                 "learn.torch.gradients.bookkeeping:Bookkeeping.listen",
-                "learn.torch.guards.batch_guard:Following.begin",
+                "learn.torch.guards.batch_guard:BatchGuard.begin",
             ),
             "a batch, on the model's device",
         ),

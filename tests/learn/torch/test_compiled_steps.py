@@ -275,13 +275,13 @@ def test_what_a_graph_cannot_show_is_not_compiled(make, why, monkeypatch):
     assert not isinstance(getattr(trainer.model, "last", None), torch.Tensor)
     steps = compiled_steps.CompiledSteps(
         trainer._book,
-        trainer._following,
+        trainer._guard,
         trainer._clipping,
         losses_of,
         6,
         may_overwrite=False,
     )
-    trainer._following.why_alone, trainer._book.is_learning = None, False
+    trainer._guard.why_alone, trainer._book.is_learning = None, False
     with pytest.raises(NotCaptured, match=why):
         steps._made([torch.randn(6, 6), torch.arange(6) % 3])
 

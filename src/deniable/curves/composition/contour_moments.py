@@ -53,8 +53,10 @@ FEW_VALUES, MANY_USES = 4000, 10**7
 """The most values of a finite law, and the most uses of a law with atoms, for which moments are computed."""
 
 MOST_USES = 10**14
+"""The most uses of a sampled Gaussian; for more of them, rounding errors would dominate."""
+
 LEAST_MASS = 1e-280
-"""Beyond these, rounding errors or underflow would dominate."""
+"""The mass outside of an integral's range must be larger than this; a smaller one would underflow."""
 
 
 class LineValues(NamedTuple):

@@ -18,8 +18,8 @@ PRECISION = 1e-12
 
 
 def smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) -> float:
-    """The smallest ε >= 0 on the search path with profile(ε) <= delta, for a non-increasing upper bound `profile`; inf
-    if the search passes 1e300. The profile was evaluated at the returned ε.
+    """The smallest ε >= 0 that the search tried with profile(ε) <= delta, for a non-increasing upper bound `profile`;
+    inf if the search passes 1e300. The profile was evaluated at the returned ε.
     """
     if float(profile(np.array([0.0]))[0]) <= delta:
         return 0.0
@@ -37,8 +37,8 @@ def smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) 
 
 
 def largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
-    """The largest ε in [low, high] on the search path with profile(ε) > delta, for a lower bound `profile`; 0 if no ε
-    passes. The bound was evaluated at the returned ε.
+    """The largest ε in [low, high] that the search tried with profile(ε) > delta, for a lower bound `profile`; 0 if it
+    tried none. The bound was evaluated at the returned ε.
     """
     best = 0.0
     for _ in range(9):

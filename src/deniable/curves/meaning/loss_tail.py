@@ -8,9 +8,10 @@ and secants of certified bounds on δ bound the slope from both sides. If a sing
 used.
 
 Unlike δ, the tail is not monotone in Blackwell's order: a pair that leaks more may have a smaller tail. Sometimes the
-laws of a curve only dominate the laws of the mechanism (a guarantee such as ε-DP, the worst of several curves, factors
-that may flip). Then the upper bound is one that holds for every dominated mechanism: δ(ε')/(1 - e^(ε'-ε)) for the best
-ε' < ε.
+laws of a curve only dominate the laws of the mechanism: for a guarantee such as ε-DP, for the worst of several curves,
+and for factors that may flip (an analyst may choose from use to use which of the two neighbours comes first, see
+`curve_readings`). Then the upper bound is one that holds for every dominated mechanism: δ(ε')/(1 - e^(ε'-ε)) for the
+best ε' < ε.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ mistake. The library itself uses no printed value. Users call these as `deniable
 
 >>> from deniable.curves import textbook
 >>> textbook.as_printed.advanced_composition_doubled(epsilon=1, count=500, delta=1e-5)
-AsPrinted(printed 214.59660262893473, right 311.7676046397108: the one term needs k ε² <= 8 log(1/δ))
+AsPrinted(printed 214.59660262893473, right 311.7676046397108: the single-term form holds only for k ε² <= 8 log(1/δ))
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def advanced_composition_doubled(*, epsilon: Number, count: SupportsIndex, delta
     """
     e, k, log = _steps(epsilon, count, delta)
     right = composition.optimal_composition_epsilon(epsilon=epsilon, delta=0, count=count, total_delta=delta)
-    return AsPrinted(2 * e * math.sqrt(2 * k * log), right, "the one term needs k ε² <= 8 log(1/δ)")
+    return AsPrinted(2 * e * math.sqrt(2 * k * log), right, "the single-term form holds only for k ε² <= 8 log(1/δ)")
 
 
 def advanced_composition_step(*, total_epsilon: Number, count: SupportsIndex, delta: Number) -> AsPrinted:
@@ -120,7 +120,9 @@ def advanced_composition_step(*, total_epsilon: Number, count: SupportsIndex, de
 
 
 def advanced_composition_variance_ratio(*, count: SupportsIndex, delta: Number) -> AsPrinted:
-    """How much smaller the variance gets by advanced composition: printed √k. The scale gains √(k/(2 log(1/δ))).
+    """How much smaller the variance gets by advanced composition: printed √k; right: k/(2 log(1/δ)).
+
+    The scale gets smaller by the root of that, √(k/(2 log(1/δ))).
 
     >>> round(advanced_composition_variance_ratio(count=100, delta=1e-6).right, 9)
     3.619120683

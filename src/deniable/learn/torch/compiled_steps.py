@@ -29,7 +29,7 @@ from deniable.learn.torch.gradients.device_graphs import for_devices
 from deniable.learn.torch.gradients.gradient_sums import GradientSums
 from deniable.learn.torch.gradients.per_example import Block, PerExample, fetched
 from deniable.learn.torch.gradients.step_graphs import Losses, NotCaptured, StepGraph, step_graph
-from deniable.learn.torch.guards.batch_guard import Following
+from deniable.learn.torch.guards.batch_guard import BatchGuard
 from deniable.learn.torch.guards.batch_rows import filled_up, leaves_of, repeated, shapes_of
 from deniable.learn.torch.guards.forward_programs import Program, dependence_on_size
 from deniable.learn.torch.guards.forward_watch import parts_of
@@ -77,7 +77,7 @@ class CompiledSteps:
     def __init__(
         self,
         book: Bookkeeping,
-        following: Following,
+        guard: BatchGuard,
         clipping: FlatNorm,
         losses_of: Losses,
         size: int,
@@ -89,7 +89,7 @@ class CompiledSteps:
         overwrites. `before` are the compiled steps of an earlier loss function of the same run.
         """
         model = self._model = book.model
-        self._book, self._following, self._clipping = book, following, clipping
+        self._book, self._guard, self._clipping = book, guard, clipping
         self.losses_of, self._size, self._may_overwrite = losses_of, size, may_overwrite
         self._steps: dict[Hashable, _CompiledStep | None] = {}
         """Shapes -> the step; None if it cannot be compiled."""
@@ -115,7 +115,7 @@ class CompiledSteps:
         return True
 
     def _clipped(self, batch: Any, count: int, sums: GradientSums) -> Clipped | None:
-        if self._book.is_learning or self._following.why_alone is not None or not 1 < self._size >= count:
+        if self._book.is_learning or self._guard.why_alone is not None or not 1 < self._size >= count:
             return None
         if not self._clipping.is_whole:
             self.why_not = "clipping layer by layer"
@@ -156,7 +156,7 @@ class CompiledSteps:
         return made
 
     def _captured(self, batch: Any, count: int) -> StepGraph:
-        made, is_kept = self._following.undisturbed(
+        made, is_kept = self._guard.undisturbed(
             lambda: step_graph(self._model, self._book, self.losses_of, batch, count)
         )
         if is_kept:

@@ -33,7 +33,7 @@ from deniable.learn.torch.gradients.gradient_check import Checked, checked
 from deniable.learn.torch.gradients.gradient_sums import GradientSums
 from deniable.learn.torch.gradients.step_graphs import Losses
 from deniable.learn.torch.guards import training_checks
-from deniable.learn.torch.guards.batch_guard import Following
+from deniable.learn.torch.guards.batch_guard import BatchGuard
 from deniable.learn.torch.guards.batch_rows import repeated
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.guards.sum_comparison import SumComparison
@@ -158,7 +158,7 @@ class Trainer:
         """Steps begun. All of them are spent."""
         self.public_steps, self.history = 0, History()
         self._redo: str | None = None
-        """How the last batch must be repeated: "followed" or "alone"; None if it was added."""
+        """How the last batch must be repeated: "whole" or "alone"; None if it was added."""
         self._for = ""
         """What the batch is for: "" for training, "single" if it has two copies of one example, "reference" or
         "comparison" if nothing of it is added."""
@@ -166,9 +166,9 @@ class Trainer:
         self._is_closed = self._is_running = False  # running: batches may run as compiled steps
         self._watch = ForwardWatch(model, self._parameters.values())
         level = training_checks.check_separation(separation)
-        self._following = Following(model, self._book, self._watch, level)
+        self._guard = BatchGuard(model, self._book, self._watch, level)
         if people is not None:
-            self._following.why_alone = ONE_EXAMPLE
+            self._guard.why_alone = ONE_EXAMPLE
         self._comparison = SumComparison(entropy)
         self._book.rest()
         self._compiled: CompiledSteps | None = None
@@ -188,7 +188,7 @@ class Trainer:
         """The guarantee of the whole run, with all its assumptions."""
         more = run_assumptions(
             self.plan,
-            self._following.assumption,
+            self._guard.assumption,
             is_compiled=self._compiled is not None and self._compiled.has_run,
             is_private=given_or_current(self._entropy).is_private,
             is_reduced=training_checks.is_less_than_single(self.model, self._device),
@@ -202,12 +202,12 @@ class Trainer:
     @property
     def separation(self) -> str:
         """The level in force: "proved", "isolated" or "assumed"."""
-        return self._following.level
+        return self._guard.level
 
     @property
     def one_by_one(self) -> str | None:
         """Why examples are computed one at a time, which is slow but always correct; None while batches are used."""
-        return self._following.why_alone
+        return self._guard.why_alone
 
     @property
     def clip_norm(self) -> float:
@@ -255,7 +255,7 @@ class Trainer:
         self._shards.check_whole("run")
         training_checks.check_callable("losses", losses)
         if self._compiled is None or self._compiled.losses_of is not losses:
-            given = self._book, self._following, self._clipping, losses, self._size
+            given = self._book, self._guard, self._clipping, losses, self._size
             is_free = self._past is None and copies_gradients(self.optimizer)
             self._compiled = CompiledSteps(*given, may_overwrite=is_free, before=self._compiled)
         try:
@@ -276,7 +276,7 @@ class Trainer:
         last = min(self.plan.steps, self.steps_taken + most)
         shown_to = self._progress if self._processes.is_first else False
         bar = self.history.bar(self.plan, self.steps_taken, last, shown=shown_to)
-        with closing(self._following), bar as shown:
+        with closing(self._guard), bar as shown:
             while self.steps_taken < last:
                 self._processes.check_not_forked()
                 self._records.check_length()
@@ -324,19 +324,19 @@ class Trainer:
             for place in range(len(places)):
                 yield from self._tried(places[place : place + 1])
             return
-        whole, following = self._records.batch(places, self._device), self._following
-        following.look_at(whole, len(places))
+        whole, guard = self._records.batch(places, self._device), self._guard
+        guard.look_at(whole, len(places))
         compiled = self._compiled if self._is_running else None
         if compiled is not None and compiled.add(whole, len(places), self._sums, self.history):
             return
         for _ in range(TRIES):
-            if self.one_by_one is not None or (len(places) == 1 and following.is_assumed):
+            if self.one_by_one is not None or (len(places) == 1 and guard.is_assumed):
                 break
             batch, count = (repeated(whole, 2), 2) if len(places) == 1 else (whole, len(places))
-            few = following.reference_size(batch, count)
+            few = guard.reference_size(batch, count)
             if few is not None:
                 yield self._handed_out(repeated(whole, few), few, "reference")
-            elif following.is_assumed and self._comparison.is_due():
+            elif guard.is_assumed and self._comparison.is_due():
                 yield self._handed_out(batch, count, "comparison")
             if self.one_by_one is not None:
                 break
@@ -355,7 +355,7 @@ class Trainer:
         self._open, self._is_added, self._redo, self._for = count, True, None, what_for
         self._book.listen()
         self._weights = [each._version for each in self._parameters.values()]
-        self._following.begin(batch, count, is_reference=what_for == "reference")
+        self._guard.begin(batch, count, is_reference=what_for == "reference")
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -369,7 +369,7 @@ class Trainer:
                 "trainer.backward must be called once for each batch of this trainer: for batch in trainer: ..."
             )
         self._processes.check_not_forked()
-        trace = self._following.end()
+        trace = self._guard.end()
         losses = self._records.losses(losses, self._open)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
@@ -379,11 +379,11 @@ class Trainer:
         self._watch.check()
         count, self._open = self._open, None
         self._book.rest()
-        self._redo = self._following.redo(trace, count)
+        self._redo = self._guard.redo(trace, count)
         if self._for == "reference" and self._redo is None:
-            self._following.refer(trace, losses)
-            self._redo = "followed"
-        self._redo = self._redo or self._following.settled(trace, losses)
+            self._guard.refer(trace, losses)
+            self._redo = "whole"
+        self._redo = self._redo or self._guard.settled(trace, losses)
         self._is_added = self._redo is not None
         if self._is_added:
             self._book.forget()
@@ -394,14 +394,14 @@ class Trainer:
             except Alone as error:  # nothing of this batch was added: repeat it
                 self._redo = "alone"
                 if error.is_lasting:
-                    self._following.go_alone(error.why)
+                    self._guard.go_alone(error.why)
         self._is_added = True
 
     def _add_up(self, losses: Tensor, proof: Proof | None, count: int) -> None:
         """Add the clipped gradients of a batch to the sum of this step."""
         if self._for == "comparison":
             self._comparison.check(losses, self._book)
-            self._redo = "followed"
+            self._redo = "whole"
             return
         was_learning = self._book.is_learning
         found = self._clipping.by_layer(self._book.gradients(losses, proof=proof))
@@ -417,12 +417,12 @@ class Trainer:
         self._sums.add_all(sums)
         self._clipping.added()
         if count > 1:
-            self._following.accept(has_learned=was_learning)
+            self._guard.accept(has_learned=was_learning)
         self.history.losses(found.loss / copies, found.count // copies, found.left_out // copies)
 
     def _finish_step(self) -> None:
         self._watch.end()
-        self._following.end_step()
+        self._guard.end_step()
         noisy = [self._processes.broadcast(each) for each in self._noisy(self._processes.added_up(self._sums.taken()))]
         expected = self.expected_batch
         torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
@@ -505,7 +505,7 @@ class Trainer:
 
     def _unhook(self) -> None:
         self._book.close()
-        self._following.unhook()
+        self._guard.unhook()
         self._shards.restore()
 
     def __reduce__(self) -> NoReturn:

@@ -1,5 +1,7 @@
 """Copies of registered tables, made in the background after the questions that asked for them.
 
+A copy has the rows of a registered table once more, with what a question would otherwise compute each time: their
+ranks, or their positions by a column (`row_positions.copied`). It lives beside the table, in the same database.
 A copy takes longer than a question on large tables, so no question waits for one: it is answered without the copy, and
 later questions use it. Which copies are made depends on the questions alone, never on the data.
 """
@@ -36,7 +38,9 @@ class CopyMaker:
         self._closed = False
 
     def wish(self, wish: Wish) -> None:
-        """Note that this copy would have made a question cheaper. The copy is made at most once, when it pays off."""
+        """Note that this copy would have made a question cheaper. The copy is made at most once: at the second request,
+        or at the first if `wish.at_once`.
+        """
         at = (wish.table, wish.column)
         with self._turn:
             if at in self._given or self._closed:

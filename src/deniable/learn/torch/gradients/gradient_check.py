@@ -55,7 +55,11 @@ def some_losses(model: Callable[..., Any], batch: Any) -> Tensor:
 
 
 def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[Any, Any], Tensor] | None) -> Checked:
-    """See `Trainer.check`."""
+    """Compare the per-example gradients of `book` on this batch with vmap's: gradients, norms and weighted sums.
+
+    `losses(model, batch)` returns one loss for each example; `some_losses` if it is None. Raises `InvalidParameter` if
+    it does not, and `InvalidOperation` if a gradient is not finite or if vmap cannot run the model. Not private.
+    """
     of = losses or some_losses
     book.forget()
     made = of(model, batch)
@@ -66,7 +70,9 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}
     tolerance = max([1e-4, *(TOLERANCE[dtype] for dtype in coarsest)])
     try:
-        book.gradients(made)  # the first batch is for learning; training uses the path of the second one
+        # From the first batch, the bookkeeping learns the layout of each layer's tensors. The second pass is compared,
+        # because training takes the path of batches whose layouts are known.
+        book.gradients(made)
     except Alone:
         rule = "a loss or a gradient of this batch is not finite, so gradients cannot be compared"
         raise InvalidOperation(f"{rule}; leave such examples out here: training counts their gradient as 0") from None
@@ -93,7 +99,8 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
         mine = found.each(name, 0, count)
         difference = expected if mine is None else mine - expected
         apart[name] = float((difference.reshape(count, -1).square().sum(1).sqrt() / lengths).max())
-    # Norms may be larger, which is safe, but not smaller; weighted sums must agree with the same gradients.
+    # A norm that is larger than vmap's is safe, because it only clips more; a smaller one counts as a distance.
+    # A weighted sum is compared with the sum of vmap's gradients, with the same weights.
     shorter = float((1 - found.squared(made).sqrt() / lengths).max())
     factors = torch.linspace(0.5, 1.0, count, device=lengths.device, dtype=lengths.dtype)
     sums = {name: torch.zeros_like(expected[0]) for name, expected in truth.items()}

@@ -57,7 +57,7 @@ KEPT = (
 
 
 @final
-class Following:
+class BatchGuard:
     """Proves for each batch that its examples are apart, by a trace or by comparison with a traced program. Restores
     attributes that forward passes set in the model."""
 
@@ -160,7 +160,12 @@ class Following:
             self._is_fresh = True
 
     def settled(self, trace: Trace | ProgramComparison | None, losses: Tensor) -> str | None:
-        """None if this pass is proved; else how to repeat the batch: "followed" or "alone"."""
+        """How to repeat the batch: "whole" (all examples together) or "alone" (one by one). None if it may go on.
+
+        It may go on if this pass is proved; if there is no trace, because it has a single example or separation is
+        assumed; and if the trace could not separate the losses, because the bookkeeping then refuses the model or has
+        the examples computed alone.
+        """
         if trace is None:
             return None
         if isinstance(trace, ProgramComparison):
@@ -168,9 +173,9 @@ class Following:
                 return None
             self._programs.pop(self._shapes, None)
             self._references.pop(self._kinds, None)
-            return "followed"
+            return "whole"
         if trace.of_losses(losses, self._model) != ExampleRows(0, 1):
-            return None  # the bookkeeping decides what to do
+            return None
         program, reference = trace.finished(losses), self._references.get(self._kinds)
         why = "no reference" if reference is None else dependence_on_size(program, reference)
         if why is None:
@@ -180,7 +185,7 @@ class Following:
             self.go_alone(why)
             return "alone"
         self._references.pop(self._kinds, None)
-        return "followed"
+        return "whole"
 
     def accept(self, *, has_learned: bool) -> None:
         """Note that a batch was processed as a whole. After learning, fewer hooks run, and so other operations."""
@@ -211,7 +216,7 @@ class Following:
             handle.remove()
 
     def redo(self, trace: Trace | ProgramComparison | None, count: int) -> str | None:
-        """How to repeat a batch whose forward pass set attributes of the model or started threads: "followed" or
+        """How to repeat a batch whose forward pass set attributes of the model or started threads: "whole" or
         "alone"; None if that is not needed."""
         changed = self._state.changed()
         kept, self._kept = self._kept, None
@@ -230,7 +235,7 @@ class Following:
             return None
         if names:
             self.go_alone(f"the attribute {names[0]!r}, which the forward pass sets and the trainer restores")
-        return None if count == 1 else "alone" if names or kept or self._has_threads else "followed"
+        return None if count == 1 else "alone" if names or kept or self._has_threads else "whole"
 
     def end_step(self) -> None:
         """End a step: counters keep the values after the first batch of the step."""
