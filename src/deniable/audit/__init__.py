@@ -10,7 +10,7 @@ is known, and a zoo of broken mechanisms.
                          answers as columns, and the columns that tell neighbours apart
     scores, score_learning, decision_tree              a number for each answer, trained on a part of the answers
     event_search, binomial                             the event, and exact bounds on its probabilities
-    exact_curve, local_laws                            `exact`: the true curve, without sampling
+    exact_curve, integer_noise_laws, local_laws        `exact`: the true curve, without sampling
     training_audit                                     audits of training by canaries
     zoo, zoo_samplers                                  broken mechanisms, with the truth about each
     audit_commands                                     the command `deniable audit`

@@ -14,16 +14,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import singledispatch
 from itertools import product
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
 from deniable import curves
 from deniable.audit.answer_columns import Raised, read_whole
+from deniable.audit.integer_noise_laws import (
+    MOST_OUTCOMES,
+    REACH,
+    End,
+    coordinate_factors,
+    integers_of,
+    key_factors,
+    needs_integers,
+    poisson_laws,
+    shifted,
+    staircase_noise,
+    too_far_apart,
+)
 from deniable.audit.local_laws import Factors, Law, local_factors
 from deniable.curves import Curve, Kernel
 from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
@@ -32,8 +44,6 @@ from deniable.mechanisms import (
     AboveThreshold,
     BinaryInverseSensitivity,
     Composed,
-    DiscreteGaussian,
-    Gaussian,
     Histogram,
     InverseSensitivity,
     MonotoneAboveThreshold,
@@ -49,7 +59,7 @@ from deniable.mechanisms import (
     UnknownKeys,
     input_values,
 )
-from deniable.mechanisms.histogram import Tally, tally
+from deniable.mechanisms.histogram import tally
 from deniable.mechanisms.mechanism import Asked, Processed
 from deniable.mechanisms.noise_steps import Additive
 from deniable.mechanisms.selection import Selection, exact_scores
@@ -58,11 +68,6 @@ NODES: Final = 24
 """Nodes of Gauss-Legendre quadrature on each piece between two kinks, where integrands are products of exponentials."""
 PIECES: Final = 4.0
 """The length of a piece, in scales of the noise."""
-REACH: Final = 40.0
-"""Scales of the noise beyond which there is less mass than 10⁻¹⁷."""
-SIGMAS: Final = 19.0
-"""The same for Gaussian noise: less than 10⁻⁷⁹. At twice the distance, masses are still normal floats."""
-MOST_OUTCOMES: Final = 10**6
 ASKED: Final = 64
 """Calls of a post-processing function that must agree, at least two per outcome. A coin agrees with probability 2⁻⁶⁴.
 """
@@ -184,12 +189,8 @@ def _(mechanism: AboveThreshold | MonotoneAboveThreshold | SparseVector | Monoto
 
 def _not_too_rare(law: Law) -> Law:
     if min(law.values()) < RAREST:
-        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
+        raise too_far_apart("some outcome is too rare for a float, and a pure ε may depend on it")
     return law
-
-
-def _apart(why: str) -> InvalidOperation:
-    return InvalidOperation(f"the values are too far apart: {why}; take nearer values, or use audit.measure")
 
 
 def _checked(law: Any) -> Law:
@@ -291,165 +292,34 @@ def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
 # -- whole numbers ---------------------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class End:
-    """The outcome of a tail; with `of`, of the tail of one neighbour only."""
-
-    is_above: bool
-    of: str = ""
-
-
 @_factors.register
 def _(mechanism: PoissonMechanism, a: Any, b: Any) -> Factors:
     low, high = (input_values.whole(value) for value in (a, b))
-    return [_poisson(float(mechanism.rate(low)), float(mechanism.rate(high)))]
+    return [poisson_laws(float(mechanism.rate(low)), float(mechanism.rate(high)))]
 
 
 @_factors.register
 def _(mechanism: Staircase, a: Any, b: Any) -> Factors:
     if mechanism.exponent is not None:
-        raise _real(mechanism)
-    return [_shifted(_stairs(mechanism), input_values.whole(a), input_values.whole(b))]
+        raise needs_integers(mechanism)
+    return [shifted(staircase_noise(mechanism), input_values.whole(a), input_values.whole(b))]
 
 
 @_factors.register
 def _(mechanism: Histogram, a: Any, b: Any) -> Factors:
-    return _coordinates(mechanism.noise, mechanism.count(a).tolist(), mechanism.count(b).tolist())
+    return coordinate_factors(mechanism.noise, mechanism.count(a).tolist(), mechanism.count(b).tolist())
 
 
 @_factors.register
 def _(mechanism: UnknownKeys, a: Any, b: Any) -> Factors:
-    return _keys(mechanism, tally(a), tally(b))
+    return key_factors(mechanism, tally(a), tally(b))
 
 
 @_factors.register
 def _(mechanism: Additive, a: Any, b: Any) -> Factors:
     if mechanism.exponent is not None:
-        raise _real(mechanism)
-    return _coordinates(mechanism, *(_places(mechanism, value) for value in (a, b)))
-
-
-def _places(noisy: Additive, value: Any) -> list[int]:
-    """The integers of a value that `release` would accept."""
-    if noisy.dimension in (None, 1) and not input_values.is_array(value):
-        return [input_values.whole(value)]
-    listed: list[int] = input_values.wholes(value).ravel().tolist() if input_values.is_array(value) else []
-    if noisy.dimension is None or len(listed) != noisy.dimension:
-        raise InvalidParameter(
-            "neighbours", NOTHING, f"must hold {noisy.dimension or 'one'} whole numbers, as declared"
-        )
-    return listed
-
-
-def _coordinates(noisy: Additive, a: list[int], b: list[int]) -> Factors:
-    law = _noise(noisy)
-    return [_shifted(law, x, y, unbounded=_is_gaussian(noisy)) for x, y in zip(a, b, strict=True) if x != y]
-
-
-def _real(mechanism: Any) -> InvalidOperation:
-    name = type(mechanism).__name__
-    return InvalidOperation(
-        f"{name} for real numbers has about 2**50 outcomes; use audit.measure, or make the mechanism for integers"
-    )
-
-
-def _is_gaussian(noisy: Any) -> bool:
-    return isinstance(noisy, Gaussian | DiscreteGaussian)
-
-
-def _noise(noisy: Additive) -> dict[int, float]:
-    """The distribution of integer noise, up to three times the relevant distance, so that it covers the tails around
-    two values that are up to that distance apart.
-    """
-    if noisy.exponent is not None:
-        raise _real(noisy)
-    from scipy.special import ndtr
-
-    width = float(noisy.width)
-    core = math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
-    if 2 * core > MOST_OUTCOMES:
-        raise InvalidOperation(f"noise with more than {MOST_OUTCOMES:,} outcomes is not enumerated; use audit.measure")
-    reach = 3 * core
-    z = np.arange(-reach, reach + 1)
-    if isinstance(noisy, Gaussian):
-        high = -np.abs(z) + 0.5
-        masses = ndtr(high / width) - ndtr((high - 1) / width)
-    elif isinstance(noisy, DiscreteGaussian):
-        weights = np.exp(-(z**2) / (2 * width**2))
-        masses = weights / math.fsum(weights)
-    else:
-        r = math.exp(-1 / width)
-        masses = (1 - r) / (1 + r) * np.exp(-np.abs(z) / width)
-    return dict(zip(z.tolist(), masses.tolist(), strict=True))
-
-
-def _stairs(mechanism: Staircase) -> dict[int, float]:
-    """The distribution of staircase noise: its density falls by e^(-ε) after `high` of every `step` numbers."""
-    reach = 3 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
-    full, rest = np.divmod(np.abs(np.arange(-reach, reach + 1)), mechanism.step)
-    weights = np.exp(-mechanism.epsilon * (full + (rest >= mechanism.high)))
-    masses = weights / math.fsum(weights)
-    return dict(zip(range(-reach, reach + 1), masses.tolist(), strict=True))
-
-
-def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) -> tuple[Law, Law]:
-    """The distributions of noise around two integers: the middle third outcome by outcome, the rest as tails."""
-    core = max(law) // 3
-    if abs(a - b) > core:
-        raise _apart("their outcomes are too many to enumerate")
-    first, last = min(a, b) - core, max(a, b) + core
-    here, there = (_window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b")))
-    return here, there
-
-
-def _window(law: dict[int, float], at: int, first: int, last: int, side: str) -> Law:
-    found: dict[Any, float] = {y: law[y - at] for y in range(first, last + 1)}
-    found[End(False, side)] = math.fsum(p for z, p in law.items() if z + at < first)
-    found[End(True, side)] = math.fsum(p for z, p in law.items() if z + at > last)
-    return found
-
-
-def _poisson(low: float, high: float) -> tuple[Law, Law]:
-    from scipy.special import gammainc, gammaincc, gammaln
-
-    most = max(low, high)
-    n = np.arange(math.ceil(most + 40 * math.sqrt(most) + 60))
-    first = max(0, math.floor(min(low, high) - 40 * math.sqrt(most)))
-    laws: list[Law] = []
-    for rate in (low, high):
-        masses = np.exp(n * math.log(rate) - rate - gammaln(n + 1))
-        law: dict[Any, float] = dict(zip(n[first:].tolist(), masses[first:].tolist(), strict=True))
-        law[End(True, str(rate))] = float(gammainc(len(n), rate))
-        law[End(False, str(rate))] = float(gammaincc(first, rate)) if first else 0.0
-        laws.append(law)
-    return laws[0], laws[1]
-
-
-HIDDEN: Final = "hidden"
-
-
-def _keys(mechanism: UnknownKeys, a: Tally, b: Tally) -> Factors:
-    """Each key separately: hidden, or shown with a noisy count of at least the threshold."""
-    noisy, is_gaussian = _noise(mechanism.noise), _is_gaussian(mechanism.noise)
-    found: Factors = []
-    for key in {**a, **b}:
-        x, y = (side[key][1] if key in side else 0 for side in (a, b))
-        if x != y:
-            p, q = _shifted(noisy, x, y, unbounded=is_gaussian)
-            found.append((_shown(p, x, mechanism.threshold), _shown(q, y, mechanism.threshold)))
-    return found
-
-
-def _shown(law: Law, count: int, threshold: int) -> Law:
-    if count <= 0:
-        return {HIDDEN: 1.0}
-    hidden = math.fsum(p for y, p in law.items() if not _is_above(y, threshold))
-    return {HIDDEN: hidden, **{y: p for y, p in law.items() if _is_above(y, threshold)}}
-
-
-def _is_above(outcome: Any, threshold: int) -> bool:
-    return bool(outcome.is_above if isinstance(outcome, End) else outcome >= threshold)
+        raise needs_integers(mechanism)
+    return coordinate_factors(mechanism, *(integers_of(mechanism, value) for value in (a, b)))
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
@@ -487,7 +357,7 @@ def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
     if math.perm(size, count) > MOST_OUTCOMES:
         raise InvalidOperation(f"more than {MOST_OUTCOMES:,} outcomes are not enumerated; use audit.measure")
     if max(scores) - min(scores) > FARTHEST * selector.scale:
-        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
+        raise too_far_apart("some outcome is too rare for a float, and a pure ε may depend on it")
     at = np.array([float((score - max(scores)) / selector.scale) for score in scores])
     two_sided = isinstance(selector, NoisyMax | MonotoneNoisyMax)
     # A rare outcome may be anywhere between the scores. Below the lowest, all densities decay, or are 0 if one-sided.
@@ -557,7 +427,7 @@ def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: f
     if 2 ** len(asked) > MOST_OUTCOMES:
         raise InvalidOperation(f"more than {MOST_OUTCOMES:,} outcomes are not enumerated; use audit.measure")
     if asked and max(map(abs, asked)) > FARTHEST * max(threshold_scale, answer_scale):
-        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
+        raise too_far_apart("some outcome is too rare for a float, and a pure ε may depend on it")
     nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)
     away = nodes[:, None] - np.array(asked)[None, :]
     # Each side by its own formula: 1 minus the other side would lose probabilities below 10⁻¹⁶.

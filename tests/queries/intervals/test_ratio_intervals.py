@@ -18,8 +18,8 @@ from deniable.queries.answer.release import release
 from deniable.queries.intervals.draw_laws import reach
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
-from deniable.queries.plan.estimators import DrawnValue
 from deniable.queries.plan.noise_planner import noise, plan
+from deniable.queries.plan.recipes import DrawnValue
 from deniable.queries.sql.sql_reader import parse
 from deniable.testing import statistics
 

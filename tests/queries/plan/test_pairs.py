@@ -19,8 +19,9 @@ from deniable.queries.answer.answer import _estimates
 from deniable.queries.answer.release import Released, _exact, release
 from deniable.queries.intervals.noise_intervals import NoisyEstimate
 from deniable.queries.plan import noise_planner
-from deniable.queries.plan.estimators import DrawnValue, Recipe, recipe
+from deniable.queries.plan.estimators import recipe
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, plan
+from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.relations.exact_statistics import Count, ExactSum, Statistic
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.kinds import Domain

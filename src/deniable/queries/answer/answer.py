@@ -35,8 +35,9 @@ from deniable.queries.plan.answer_notes import (
     rows_note,
     threshold_note,
 )
-from deniable.queries.plan.estimators import Counted, is_cut, possible
+from deniable.queries.plan.estimators import Counted
 from deniable.queries.plan.pricing import rank_note
+from deniable.queries.plan.recipes import is_cut, possible
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Call, Column, Expression, columns_used, same
 from deniable.units import Guarantee
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from deniable.queries.answer.privacy_statement import Statement
     from deniable.queries.answer.receipt import Receipt
     from deniable.queries.answer.release import Released
-    from deniable.queries.plan.estimators import DrawnValue
     from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.plan.recipes import DrawnValue
     from deniable.queries.publication.consistent_fit import Invariants, Joint
     from deniable.tables.kinds import Domain
 

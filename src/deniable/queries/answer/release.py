@@ -53,9 +53,9 @@ from deniable.queries.answer.shared_measurements import Measurement, behind, fro
 from deniable.queries.intervals.draw_laws import fewest
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
-from deniable.queries.plan.estimators import DrawnValue
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, pairs, unthresholded
+from deniable.queries.plan.recipes import DrawnValue
 from deniable.queries.relations.exact_statistics import ExactSum
 from deniable.synth import residual_noise
 from deniable.synth.table_noise import Columns, TableNoise, summed, without_averages

@@ -25,16 +25,17 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.queries.intervals.noise_intervals import Share, smooth_reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval, moved_reach
-from deniable.queries.plan.estimators import Counted, Summed, is_cut
+from deniable.queries.plan.estimators import Counted, Summed
 from deniable.queries.plan.noisy_windows import NoisyWindow
+from deniable.queries.plan.recipes import is_cut
 from deniable.queries.relations import operator_meanings
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
 
 if TYPE_CHECKING:
     from deniable.queries.answer.answer_display import Interval
-    from deniable.queries.plan.estimators import DrawnValue
     from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.plan.recipes import DrawnValue
 
 Place = tuple[int, int]
 """A group and a part of its statistics: one noisy number."""

@@ -5,7 +5,8 @@
     refusals, fresh_names        public rules with examples, and column names that do not collide
     noise_families               Gaussian and Laplace noise: mechanisms, precisions, words
     noise_planner                statistics, their sensitivities, shares of the cost, and the noise
-    estimators, single_quantile  the statistics behind each measure, and its estimate from their noisy values
+    recipes                      how a measure is made of noisy statistics: the base class, and noisy values
+    estimators, ranked_estimators, single_quantile      the statistics and the estimate of each measure
     dated_extremes               MIN and MAX of dates and timestamps
     noisy_windows                ranks, running sums and moving averages over noisy answers
     window_functions             what each function of such a window reads, computes and refuses

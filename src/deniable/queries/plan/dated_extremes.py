@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, final
 
 from deniable.queries.intervals.noise_intervals import NoisyEstimate
-from deniable.queries.plan.estimators import DrawnValue, Ranked, Recipe, edges_between
+from deniable.queries.plan.ranked_estimators import Ranked, edges_between
+from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.relations.exact_statistics import Cells, Statistic
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import call, lit

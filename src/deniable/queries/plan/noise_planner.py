@@ -28,8 +28,10 @@ from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.plan.canonical_form import Form, Forms, relation_form, statistic_form
 from deniable.queries.plan.dated_extremes import dated
-from deniable.queries.plan.estimators import Recipe, rank_error, recipe
+from deniable.queries.plan.estimators import recipe
 from deniable.queries.plan.noise_families import FAMILIES, MARGIN, family_of
+from deniable.queries.plan.ranked_estimators import rank_error
+from deniable.queries.plan.recipes import Recipe
 from deniable.queries.plan.single_quantile import picked
 from deniable.queries.relations.exact_statistics import Cells, Collect, Count, CountPersons, ExactSum, Moves, Statistic
 from deniable.units import Relation as Neighbours

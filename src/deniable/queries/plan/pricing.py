@@ -30,9 +30,11 @@ from deniable.queries.plan.answer_notes import (
     wrapped,
 )
 from deniable.queries.plan.answer_size import cells
-from deniable.queries.plan.estimators import Averaged, DrawnValue, Ranked, Recipe, Varied, rank_error
+from deniable.queries.plan.estimators import Averaged, Varied
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
+from deniable.queries.plan.ranked_estimators import Ranked, rank_error
+from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.plan.single_quantile import Picked
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
 from deniable.tables.expressions import Column, columns_used

@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, final
 
 from deniable.queries.intervals.noise_intervals import NoisyEstimate
-from deniable.queries.plan.estimators import MOST_CELLS, DrawnValue, Recipe
+from deniable.queries.plan.ranked_estimators import MOST_CELLS
+from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.relations.exact_statistics import Cells, Statistic
 from deniable.queries.relations.operators import typed
 from deniable.tables.kinds import Kind
