@@ -13,7 +13,7 @@ import pytest
 
 from deniable.errors import InvalidParameter, LedgerDamaged, LedgerMismatch
 from deniable.ledger import Cost, Ledger, State, keys, verify_export, write_checkpoint
-from deniable.ledger.ledger_export import Note
+from deniable.ledger.ledger_export import NotedHead
 from tests.ledger.test_ledger_export import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
 from tests.wording import worded
 
@@ -109,7 +109,7 @@ def test_all_notes_are_compared(tmp_path: Path) -> None:
         for number in range(2):
             ledger.reserve(COST, question=question(number), description="one")
             heads.append(ledger.head)
-    bare = Note("", heads[1].number, "", None)  # only the number was written down
+    bare = NotedHead("", heads[1].number, "", None)  # only the number was written down
     opened(tmp_path / "ledger", checkpoint=[*heads, bare]).close()
     forked = heads[1]._replace(hash="0" * 64)
     newer = heads[2]._replace(number=3)
@@ -138,7 +138,7 @@ def test_a_note_with_another_signature_is_refused(tmp_path: Path) -> None:
 # -- a chain that goes back below a program that runs ------------------------------------------------------------------
 
 
-def put_back(path: Path, note: Note) -> None:
+def put_back(path: Path, note: NotedHead) -> None:
     """The file as it was at this note."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DROP TRIGGER IF EXISTS never_delete")

@@ -43,7 +43,7 @@ from deniable.ledger.entries import (
 )
 from deniable.ledger.history_verification import Recount
 from deniable.ledger.keys import PublicKey, SigningKey
-from deniable.ledger.ledger_export import Note, newest_note, write_export
+from deniable.ledger.ledger_export import NotedHead, newest_note, write_export
 from deniable.ledger.owner_signatures import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
 from deniable.ledger.renewal import Renewal
 from deniable.ledger.spending_accounts import Account, checked_payer, checked_terms, largest, least_left, refuse
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger"]
 _PAGE = 500
-Noted = Checkpoint | Note | Place
+Noted = Checkpoint | NotedHead | Place
 _OnCharged = Callable[[Cost], object] | None
 
 
@@ -426,20 +426,20 @@ class Ledger:
         with self._store.reading() as transaction:
             return signed_head(self._heading, transaction, checked_kind(SigningKey, "key", key), notes)
 
-    def holds(self, note: Note) -> bool:
+    def holds(self, note: NotedHead) -> bool:
         """Whether the chain contains the entry that this note names. Reads nothing if this handle wrote that entry."""
         return note.serial == self.serial and self._store.holds(ChainHead(note.number, note.hash))
 
     @property
-    def head(self) -> Note:
+    def head(self) -> NotedHead:
         """The number and hash of the newest entry, without a signature."""
         with self._store.reading() as transaction:
-            return Note(self.serial, *transaction.head, None)
+            return NotedHead(self.serial, *transaction.head, None)
 
     @property
-    def reached(self) -> Note | None:
+    def reached(self) -> NotedHead | None:
         """The head of the chain after the last write of this process; None before its first. Reads nothing."""
-        return None if self._store.reached is None else Note(self.serial, *self._store.reached, None)
+        return None if self._store.reached is None else NotedHead(self.serial, *self._store.reached, None)
 
     def rotate(self, successor: PublicKey, *, by: str, reason: str, key: SigningKey) -> Entry:
         """Replace the owner's key: the old key signs for its successor, and is not valid for later entries.
@@ -595,4 +595,4 @@ class Ledger:
 
 
 def _reopened(place: str, dataset: str, serial: str) -> Ledger:
-    return Ledger.open(place, dataset=dataset, checkpoint=Note(serial, 0, "", None))  # the note forbids a new ledger
+    return Ledger.open(place, dataset=dataset, checkpoint=NotedHead(serial, 0, "", None))  # forbids a new ledger

@@ -33,14 +33,14 @@ from deniable.ledger.keys import PublicKey, is_signed
 from deniable.ledger.spending_accounts import Account
 from deniable.ledger.stores.store import Transaction
 
-__all__ = ["Note", "Verified", "newest_note", "verify_export", "write_checkpoint", "write_export"]
+__all__ = ["NotedHead", "Verified", "newest_note", "verify_export", "write_checkpoint", "write_export"]
 
 _PAGE = 500
 _ASK = "ask whoever made the file for another copy, and the owner for a checkpoint"
 
 
 @final
-class Note(NamedTuple):
+class NotedHead(NamedTuple):
     """The number and hash of an entry, as noted outside of the ledger. An empty serial or hash is not compared."""
 
     serial: str
@@ -163,12 +163,12 @@ def _record(entry: Entry) -> dict[str, object]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
+def newest_note(given: Checkpoint | NotedHead | str | os.PathLike[str]) -> NotedHead:
     """The note in a checkpoint, in a file with a checkpoint, or at the end of an exported history.
 
     UnreadableRecord if the signature of a checkpoint is invalid.
     """
-    if isinstance(given, Note):
+    if isinstance(given, NotedHead):
         return given
     if not isinstance(given, Checkpoint):
         path = Path(require_path("checkpoint", given, "checkpoint.json"))
@@ -181,11 +181,11 @@ def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
             raise UnreadableRecord(f"{str(path)!r} is empty, so it is not a checkpoint; restore the newest one")
         if "\n" in start:
             found = verify_export(path)
-            return Note(found.heading.serial, found.entries, found.hash, None)
+            return NotedHead(found.heading.serial, found.entries, found.hash, None)
         given = Checkpoint.read(_json(start))
     if not is_signed(given.signer, given.message(), given.signature):
         raise UnreadableRecord("the signature of this checkpoint is invalid: it was changed")
-    return Note(given.serial, given.number, given.hash, given.signer)
+    return NotedHead(given.serial, given.number, given.hash, given.signer)
 
 
 def verify_export(

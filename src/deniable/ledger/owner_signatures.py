@@ -17,7 +17,7 @@ from deniable.ledger.stores.entry_rows import RESTORE
 from deniable.ledger.stores.store import ChainHead, Transaction
 
 if TYPE_CHECKING:
-    from deniable.ledger.ledger_export import Note  # a name for types; the import would be circular
+    from deniable.ledger.ledger_export import NotedHead  # a name for types; the import would be circular
 
 __all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head", "stated"]
 
@@ -84,7 +84,9 @@ def stated(heading: Heading, transaction: Transaction, words: str, by: str, key:
     return transaction.append(state=State.STATED, description=words, spent=transaction.spent(), statement=signed)
 
 
-def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+def checkpointed(
+    heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[NotedHead] = ()
+) -> Checkpoint:
     """Append a checkpoint of the newest entry. If that entry is already a checkpoint by this key, return it instead.
 
     LedgerDamaged if the chain does not contain one of the notes in `after`.
@@ -100,7 +102,9 @@ def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, af
     return noted
 
 
-def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+def signed_head(
+    heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[NotedHead] = ()
+) -> Checkpoint:
     """A checkpoint of the newest entry, without an entry in the chain. `after`: see `checkpointed`."""
     for each in after:
         in_history(heading, transaction, each)
@@ -117,7 +121,7 @@ def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, aft
     return replace(where, signature=key.sign(where.message()))
 
 
-def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
+def in_history(heading: Heading, transaction: Transaction, note: NotedHead) -> None:
     """Raise LedgerDamaged if the chain does not contain what the note names, and LedgerMismatch if the note is about
     another ledger.
     """

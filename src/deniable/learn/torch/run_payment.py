@@ -64,7 +64,7 @@ class Payment:
 
     # -- claims on steps -----------------------------------------------------------------------------------------------
 
-    def share(self) -> str | None:
+    def checkpoint_token(self) -> str | None:
         """The token for a new checkpoint. Checkpoints at the same step share one token; None before the charge."""
         self._is_shared = True
         if self.entry is None:  # the trainer that begins first pays

@@ -202,7 +202,7 @@ class Trainer:
     @property
     def separation(self) -> str:
         """The level in force: "proved", "isolated" or "assumed"."""
-        return self._guard.level
+        return self._guard.separation
 
     @property
     def one_by_one(self) -> str | None:
@@ -539,7 +539,7 @@ class Trainer:
             "kind": type(self.optimizer).__name__,
             "names": checkpoints.names_in(self.optimizer, self.model),
             "entry": None if payment is None or payment.entry is None else payment.entry.number,
-            "token": None if payment is None else payment.share(),
+            "token": None if payment is None else payment.checkpoint_token(),
             "past": None if self._past is None else self._past.state(),
             "draws": None if not isinstance(self._draws, EpochDraws) else self._draws.state(),
             "clip": self._clipping.norm,

@@ -8,7 +8,7 @@ from typing import Final
 
 from deniable.errors import InvalidParameter, LedgerDamaged, LedgerMismatch, require_path
 from deniable.ledger.entries import Heading, State
-from deniable.ledger.ledger_export import Note
+from deniable.ledger.ledger_export import NotedHead
 from deniable.ledger.stores.ledger_places import resolved
 from deniable.ledger.stores.sqlite_store import SQLiteStore
 from deniable.ledger.stores.store import Store, Transaction
@@ -32,7 +32,9 @@ def store_at(place: Place | None, *, to_read: bool = False) -> Store:
     return SQLiteStore(resolved(path), to_read=to_read)
 
 
-def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | None, family: str | None) -> Heading:
+def opened(
+    store: Store, new: Heading | None, notes: list[NotedHead], dataset: str | None, family: str | None
+) -> Heading:
     """Open the ledger of a store; LedgerDamaged if the ledger is missing although a note says that it existed."""
     try:
         return store.open(new, dataset=dataset, family=family)

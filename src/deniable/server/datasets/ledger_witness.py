@@ -27,7 +27,7 @@ from deniable.errors import DeniableError, InvalidParameter, LedgerDamaged
 from deniable.ledger import Ledger, write_checkpoint
 from deniable.ledger.entries import Checkpoint
 from deniable.ledger.keys import SigningKey
-from deniable.ledger.ledger_export import Note, newest_note
+from deniable.ledger.ledger_export import NotedHead, newest_note
 from deniable.ledger.stores.entry_rows import gone_back
 from deniable.server.catalogue.catalogue import Catalogue, ReleaseRecord
 from deniable.server.catalogue.catalogue_tables import WitnessedHead
@@ -60,7 +60,7 @@ class Witness:
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         assert settings.checkpoints is not None
         self._folder, self._catalogue, self._key = settings.checkpoints, catalogue, key
-        self._noted: dict[str, Note] = {}
+        self._noted: dict[str, NotedHead] = {}
         self._broken: dict[str, LedgerDamaged] = {}
         self._replaced: set[str] = set()
         self._covered: set[tuple[str, int]] = set()
@@ -76,7 +76,7 @@ class Witness:
         place, head = self.place(family), self._catalogue.guards.head(family)
         if head is not None and head.signed and not place.exists() and not lost:
             raise Problem("ledger_damaged", _MISSING.format(family))
-        notes: list[Noted] = [] if head is None else [Note(head.serial, head.number, head.hash, None)]
+        notes: list[Noted] = [] if head is None else [NotedHead(head.serial, head.number, head.hash, None)]
         return [*notes, place] if place.exists() else notes
 
     def check(self, family: str) -> None:

@@ -45,6 +45,11 @@ _LITTLE: Final = 8192
 _ASKED: Final = 256 << 10
 """The most bytes of a request with questions. Parsing blocks the event loop; no question needs as many."""
 
+_RATE_OF_UNKNOWN: Final = 0.5
+_BURST_OF_UNKNOWN: Final = 20
+"""Requests per second, and at once, of unknown tokens and of invitations, each by address. A person who mistypes a
+token needs few; `rate` and `burst` of the settings are for everybody else.
+"""
 _THREADS: Final = 2
 _MOST_CHECKED: Final = 32
 """The most unknown tokens, of all addresses, that are being checked or wait for it."""
@@ -77,9 +82,9 @@ class Keeper:
         """Requests without a token, by address. Requests to public paths, by a verified token if they have one."""
         self._lines = Buckets(rate=1.0, burst=1)
         """Log lines about one refused client: a flood of requests must not fill the log."""
-        self._strangers = Buckets(rate=0.5, burst=20)
+        self._strangers = Buckets(rate=_RATE_OF_UNKNOWN, burst=_BURST_OF_UNKNOWN)
         """Unknown tokens, by address."""
-        self._guests = Buckets(rate=0.5, burst=20)
+        self._guests = Buckets(rate=_RATE_OF_UNKNOWN, burst=_BURST_OF_UNKNOWN)
         """Invitations, by address. Counted apart, so that wrong ones do not block people with a token."""
         self._known = ThreadPoolExecutor(_THREADS, thread_name_prefix="known")
         self._unknown = ThreadPoolExecutor(_THREADS, thread_name_prefix="unknown")

@@ -96,7 +96,7 @@ class BatchGuard:
         ]
 
     @property
-    def level(self) -> str:
+    def separation(self) -> str:
         """The level in force: "proved", "isolated" or "assumed"."""
         return "isolated" if self.why_alone is not None else "assumed" if self.is_assumed else "proved"
 
