@@ -100,7 +100,7 @@ help:  ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 .PHONY: demo
-demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; pictures land in demo-output/
+demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; pictures, people.csv and people.yaml land in demo-output/
 	@$(BIN)/deniable demo --out demo-output/
 
 .PHONY: test
@@ -136,6 +136,11 @@ pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
 	@$(BIN)/python docs/draw_console.py
 	@$(BIN)/python docs/draw_explore.py --numbers
 	@$(BIN)/python docs/draw_house.py
+
+# The reference lists learn.torch and learn.sklearn too, so their packages must be there.
+.PHONY: reference
+reference: .venv/.ready-with-spark  ## write docs/reference.md again
+	@$(BIN)/python docs/reference.py
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build

@@ -84,7 +84,7 @@ def page() -> str:
     parts = [
         "# Reference",
         "Every public name and what it is, in its own words; `help(curves.gaussian)` says more: the promise, the "
-        "formula, its source. Made by `docs/reference.py`.",
+        "formula, its source. Made by `make reference`; do not edit.",
         "## Readings and algebra of a curve",
         _table(readings()),
     ]

@@ -99,6 +99,19 @@ def test_what_is_stored_is_read_back(kind: str) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(again.parts, merged.parts, strict=True))
 
 
+def test_a_record_of_version_1_is_read_and_written_to_the_last_byte() -> None:
+    """A ledger that was written earlier has such records, and its chain of hashes covers their bytes."""
+    record = (
+        b'{"version":1,"groups":[["A"],["B"]],"parts":[["<i8","BwAAAAAAAAAJAAAAAAAAAA=="]],"cost":["1000","10"],'
+        b'"precision":["1000","10"],"units":["1000"],"threshold":null}'
+    )
+    found = Released.from_bytes(record, planned("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"))
+    assert found.groups == (("A",), ("B",))
+    assert [part.tolist() for part in found.parts] == [[7, 9]]
+    assert (found.cost, found.units) == (Cost(1000, 10), (1000, 1000))
+    assert found.to_bytes() == record
+
+
 def test_what_another_version_stored_is_not_guessed_at() -> None:
     made = planned("SELECT COUNT(*) AS n FROM visits")
     cost = Cost(10**30)
