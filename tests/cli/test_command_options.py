@@ -208,7 +208,10 @@ def test_a_refusal_for_want_of_budget_opens_no_account(folder: Path) -> None:
     """The first `ask` at more than its --budget made the ledger, and so fixed the budget for good."""
     for command in ("ask", "bounds", "synthesize"):
         said = refused(folder, command, "--epsilon", "2")
-        assert "asked epsilon 2, left epsilon 1, delta 0; no account was opened; lower the cost, or give" in said
+        assert (
+            "asked epsilon 2, left epsilon 1, delta 0 for unlisted keys; no account was opened; lower the cost, or give"
+            in said
+        )
     larger = [each.format(folder=folder) for each in COMMANDS["ask unpaid"]] + ["--budget", "3"]
     assert CliRunner().invoke(cli.build(), larger).exit_code == 0
 

@@ -13,6 +13,7 @@ import deniable
 from deniable import curves
 from deniable.curves import Curve
 from deniable.errors import ImpossibleTarget, InvalidParameter
+from tests.wording import worded
 
 
 def analytic_sigma(epsilon: float, delta: float, uses: int = 1) -> float:
@@ -215,3 +216,10 @@ def test_errors_of_the_user_pass_through() -> None:
 def test_where_every_value_reads_zero_the_least_noise_is_the_answer():
     found = deniable.calibrate(lambda s: curves.gaussian(sigma=s).sampled(rate=1e-9), epsilon=1, delta=1e-6)
     assert found < 1e-3  # even without noise δ is the rate, below what is allowed
+
+
+@pytest.mark.parametrize("make", [lambda s: 3, curves.gaussian], ids=["returns no curve", "takes no number"])
+def test_a_function_that_makes_no_curve_of_a_number_is_refused(make: Callable[[Any], Any]) -> None:
+    """The first error named the type that was returned as the argument; the second was a TypeError."""
+    with worded(InvalidParameter, parameter="make_curve"):
+        curves.calibrate(make, epsilon=1, delta=1e-6)

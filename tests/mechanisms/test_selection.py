@@ -585,3 +585,8 @@ def test_one_score_does_not_round_the_others() -> None:
     for last in (0, 0.5, Fraction(1, 3)):
         winners = {NoisyMax(sensitivity=1, epsilon=1).release([2**60 + 100, 2**60, last]) for _ in range(50)}
         assert winners == {0}
+
+
+def test_a_list_of_candidates_is_not_their_number() -> None:
+    with worded(InvalidParameter, parameter="candidates"):
+        Exponential(sensitivity=1, epsilon=1, candidates=["a", "b"])  # type: ignore[arg-type]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 import deniable as dn
-from deniable.errors import QuestionRefused
+from deniable.errors import InvalidParameter, QuestionRefused
+from deniable.queries.plan.pricing import as_people_write
+from deniable.tables.expressions import Expression, col, lit
+from tests.wording import worded
 
 FRAME = pd.DataFrame(
     {
@@ -79,3 +84,44 @@ def test_a_text_that_no_column_can_hold_as_a_number_is_refused_in_words(number: 
         pytest.raises(QuestionRefused, match="kind"),
     ):
         session.price(f"SELECT COUNT(*) AS c FROM t WHERE n > '{number}'", epsilon=0.1)
+
+
+def test_a_cost_that_is_given_twice_or_not_at_all() -> None:
+    with dn.session(FRAME, unit=dn.Unit.row(), budget=dn.Budget.pure(epsilon=1), schema=SCHEMA) as s:
+        with worded(InvalidParameter, parameter="cost"):
+            s.sql("SELECT COUNT(*) FROM data")
+        with worded(InvalidParameter, parameter="epsilon and share"):
+            s.sql("SELECT COUNT(*) FROM data", epsilon=0.1, share=0.1)
+
+
+def test_only_a_file_is_asked_for_a_line_of_names(tmp_path: Path) -> None:
+    file = tmp_path / "data.csv"
+    FRAME.to_csv(file, index=False)
+    for source in (FRAME, file):
+        with worded(InvalidParameter, parameter="unit"):
+            dn.session(source, unit=dn.Unit.person("who", rows=3), budget=dn.Budget.pure(epsilon=1))
+
+
+@pytest.mark.parametrize(
+    "asked", ["SELECT MEDIAN(age) FROM data", "SELECT AVG(age) FROM data", "SELECT SKEWNESS(n) FROM data"]
+)
+def test_a_refusal_names_what_was_written(asked: str) -> None:
+    """MEDIAN was called quantile, and what to write instead of SKEWNESS was not shown."""
+    with (
+        dn.session(FRAME, unit=dn.Unit.row(), budget=dn.Budget.pure(epsilon=1), schema=SCHEMA) as s,
+        worded(QuestionRefused),
+    ):
+        s.sql(asked, epsilon=0.1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        (col("cost") - lit(1000.0), "cost - 1000"),
+        (col("cost") - (col("n") - 1), "cost - (n - 1)"),
+        (lit(0.1) * (col("cost") + 2), "0.1 * (cost + 2)"),
+        (col("cost").is_null(), "is_null(cost)"),
+    ],
+)
+def test_expressions_are_printed_as_people_write_them(expression: Expression, shown: str) -> None:
+    assert as_people_write(expression) == shown

@@ -516,7 +516,7 @@ def test_a_session_that_is_refused_leaves_no_account_behind(tmp_path: Path) -> N
     path = tmp_path / "visits.ledger"
     for wrong, rule in (
         ({"unit": dn.Unit.person("Patient_ID", rows=3)}, "did you mean 'patient_id'"),
-        ({"unit": dn.Unit.person("who", rows=3)}, "a line of names at its top"),
+        ({"unit": dn.Unit.person("who", rows=3)}, "name a column of this data"),
         ({"schema": {"waard": dn.Domain.text()}}, "did you mean 'ward'"),
         ({"schema": {"ward": ["A"]}}, "must be a Domain"),
         ({"schema": {"tables": {"visits": {"columns": {"wart": {"kind": "text"}}}}}}, "no such column"),

@@ -296,9 +296,11 @@ def check_fits(price: Any) -> None:
 
     Checked before the account exists: opening it would fix the budget that is too small.
     """
+    from deniable.queries.plan.answer_notes import cost_in_words, rest_in_words
+
     price.to_dict()  # computes the noise; raises if that needs a δ
     if not price.fits:
-        asked, left = price.cost.describe(price.budget), price.left.describe_rest(price.budget)
+        asked, left = cost_in_words(price.cost, price.budget), rest_in_words(price.left, price.budget)
         raise BudgetExceeded(asked, left, "no account was opened; lower the cost, or give a larger --budget")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from deniable.curves import curve_arguments
 from deniable.curves.curve import Curve
-from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable, type_of
+from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable
 from deniable.numbers import down
 
 PRECISION = 1e-7
@@ -86,7 +87,21 @@ def calibrate(
     """
     if not callable(make_curve):
         raise InvalidParameter("make_curve", make_curve, "must be a function of one number that returns a curve")
+    _check_takes_a_number(make_curve)
     return _Search(make_curve, _target(epsilon, mu, advantage, equal_error_rate, rho, delta)).run()
+
+
+def _check_takes_a_number(make_curve: Callable[[Any], Curve]) -> None:
+    """InvalidParameter for a function that cannot be called with one number, such as `curves.gaussian` itself."""
+    try:
+        signature = inspect.signature(make_curve)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(1.0)
+    except TypeError:
+        rule = "must be a function of one number, without a name for it, that returns a curve"
+        raise InvalidParameter("make_curve", NOTHING, rule, "write lambda s: curves.gaussian(sigma=s)") from None
 
 
 class _Search:
@@ -118,7 +133,8 @@ class _Search:
                 self.refusal, self.known[value] = error, None
             else:
                 if not isinstance(curve, Curve):
-                    raise InvalidParameter("make_curve", type_of(curve), "must return a Curve")
+                    rule = f"must return a Curve, but returned {type(curve).__name__}"
+                    raise InvalidParameter("make_curve", NOTHING, rule, "write lambda s: curves.gaussian(sigma=s)")
                 try:
                     self.known[value] = self.target.read(curve)
                 except NotCertifiable:

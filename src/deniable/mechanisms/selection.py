@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -31,7 +31,7 @@ import numpy as np
 
 from deniable import curves
 from deniable.curves import Curve, curve_arguments
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import Race, choose, exponential_race, highest, laplace_race
 from deniable.mechanisms.laws import Masses
@@ -109,6 +109,9 @@ class Selection(Mechanism):
         else:
             width = self.span * delta / rational_parameters.epsilon(epsilon)
         rational_parameters.positive("epsilon", self.span * delta / width)
+        if isinstance(candidates, Sized):
+            rule, remedy = "must be the number of candidates, a whole number", "write candidates=len(names)"
+            raise InvalidParameter("candidates", NOTHING, rule, remedy)
         count = None if candidates is None else curve_arguments.integer("candidates", candidates, 1)
         self._settle(sensitivity=delta, scale=width, candidates=count)
 

@@ -192,7 +192,7 @@ def _tables(
         own = columns.get(name) if isinstance(columns.get(name), Mapping) else None
         mine = own if own is not None else (columns if len(sources) == 1 and name in sources else {})
         whose = None if name in public else _unit(name, unit)
-        tables[name] = _typed(name, engine.types(source), mine, whose)
+        tables[name] = _typed(name, engine.types(source), mine, whose, isinstance(source, str | Path))
     return tables
 
 
@@ -235,15 +235,19 @@ def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
     return found
 
 
-def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None) -> Table:
+def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None, is_file: bool) -> Table:
     """A table with declared domains; other columns get a domain from their type."""
     open_schema = propose_schema(types, name=name).schema(unit=Unit.row())[name]  # only its columns are used
     known = dict(open_schema.columns)
     if unit is not None and unit.column is not None and unit.column not in types:
-        raise InvalidParameter("unit", unit.column, f"is not a column of {name!r}", _like(unit.column, known))
+        raise InvalidParameter(
+            "unit", unit.column, f"is not a column of {name!r}", _like(unit.column, known, is_file=is_file)
+        )
     for column, domain in declared.items():
         if column not in types:
-            raise InvalidParameter("schema", column, f"is not a column of {name!r}", _like(column, known))
+            raise InvalidParameter(
+                "schema", column, f"is not a column of {name!r}", _like(column, known, is_file=is_file)
+            )
         if not isinstance(domain, Domain):
             raise InvalidParameter(
                 column, domain, "must be a Domain", 'write Domain.integer(0, 120), Domain.text("A", "B")'
@@ -252,11 +256,13 @@ def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], uni
     return Table(name, tuple(known.items()), unit)
 
 
-def _like(column: object, known: Mapping[str, Domain]) -> str:
+def _like(column: object, known: Mapping[str, Domain], is_file: bool) -> str:
     folded = {each.casefold(): each for each in known}
     near = get_close_matches(str(column).casefold(), folded, n=1)
     # The other names stay unsaid: in a file without a line of names they are the values of its first row.
-    return f"did you mean {folded[near[0]]!r}?" if near else "name a column; has the file a line of names at its top?"
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    return "name a column; has the file a line of names at its top?" if is_file else "name a column of this data"
 
 
 def _account(

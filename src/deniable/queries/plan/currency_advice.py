@@ -62,7 +62,7 @@ class OtherCurrency:
         many = "1 such question" if self.questions == 1 else f"{self.questions:,} such questions, each"
         epsilon, delta = self.budget.epsilon, self.budget.delta
         made = f"epsilon {epsilon} and delta {delta}" if delta else f"pure epsilon {epsilon}"
-        return f"a budget of {made} would pay for {many} with {near}; a budget keeps its currency for life"
+        return f"a budget of {made} would pay for {many} with {near}; the kind of a budget cannot be changed later"
 
 
 def other_currency(price: Price) -> OtherCurrency | None:

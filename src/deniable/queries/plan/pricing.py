@@ -37,7 +37,7 @@ from deniable.queries.plan.ranked_estimators import Ranked, rank_error
 from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.plan.single_quantile import Picked
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
-from deniable.tables.expressions import Column, columns_used
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -51,6 +51,8 @@ SHARE_FOR_KEYS: Final = 100
 """The default δ of a question whose keys are not public. With R_0 the budget's δ for keys and R_k the rest after k
 questions, the next one takes δ_k = R_k²/(100·R_0), so R_k <= R_0/(1 + k/100). The rest is never used up. After k
 questions δ is about (1 + k/100)² times smaller than at first, so thresholds grow with the logarithm of k."""
+
+_SIGNS: Final[Mapping[str, str]] = {"add": " + ", "subtract": " - ", "multiply": " * ", "divide": " / "}
 
 TYPICAL_ROWS: Final = 1000
 """The group size for which errors that depend on it are stated."""
@@ -248,8 +250,11 @@ def rank_note(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) ->
 
 
 def released_as(plan: NoisePlan, budget: Budget) -> list[tuple[str, float | None]]:
-    """For each part, (the quantity that gets noise in words, the grid step of a sum or None)."""
-    quantities = [(describe(part), _step(part.statistic)) for part in plan.parts]
+    """For each part, (the quantity that gets noise in words, the grid step of a sum or None).
+
+    Signed labels contain these words, so expressions stay in canonical form: the label of an answer does not change.
+    """
+    quantities = [(describe(part, repr), _step(part.statistic)) for part in plan.parts]
     for pair in pairs(plan, budget):
         (total, step), (count, _) = quantities[pair.total], quantities[pair.count]
         half = pair.half * (step or 1.0)
@@ -262,23 +267,36 @@ def _step(statistic: Statistic) -> float | None:
     return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else None
 
 
-def describe(part: PlannedPart) -> str:
-    """A statistic in words."""
+def as_people_write(expression: Expression) -> str:
+    """An expression for people: `cost - 1000`, where the canonical form has `subtract(cost, 1000.0)`. Display only."""
+    if isinstance(expression, Literal) and isinstance(expression.value, float):
+        return f"{expression.value:.15g}"
+    if not isinstance(expression, Call):
+        return repr(expression)
+    shown = [as_people_write(each) for each in expression.arguments]
+    if (sign := _SIGNS.get(expression.operator)) is None:
+        return f"{expression.operator}({', '.join(shown)})"
+    parts = zip(expression.arguments, shown, strict=True)
+    return sign.join(f"({text})" if isinstance(of, Call) and of.operator in _SIGNS else text for of, text in parts)
+
+
+def describe(part: PlannedPart, written: Callable[[Expression], str] = as_people_write) -> str:
+    """A statistic in words, with its expression as `written` writes it."""
     match statistic := part.statistic:
         case Count(expression=None):
             return "number of rows"
-        case Count(expression=expression):
-            return f"number of rows with {expression!r}"
+        case Count(expression=Expression() as expression):
+            return f"number of rows with {written(expression)}"
         case CountPersons():
             return "number of people"
         case CountDistinct(expression=expression):
-            return f"number of different {expression!r}"
+            return f"number of different {written(expression)}"
         case ExactSum(expression=expression):
-            return f"sum of {expression!r}"
+            return f"sum of {written(expression)}"
         case Cells(expression=expression) if part.q is not None:
-            return f"cell of a quantile, of {statistic.width} cells of {expression!r}"
+            return f"cell of a quantile, of {statistic.width} cells of {written(expression)}"
         case Cells(expression=expression):
-            return f"running totals over {statistic.width} cells of {expression!r}"
+            return f"running totals over {statistic.width} cells of {written(expression)}"
     raise AssertionError(type(statistic))
 
 
@@ -337,8 +355,8 @@ class AskedCost:
         if not given and "epsilon" in options:
             epsilon, given = options["epsilon"], ["epsilon"]
         if len(given) != 1:
-            names = ", ".join(given) or "none"
-            raise InvalidParameter("cost", names, "give exactly one of epsilon=, mu=, rho=, share=, within=")
+            names, rule = " and ".join(given) or "cost", "were given together" if given else "was not given"
+            raise InvalidParameter(names, NOTHING, rule, "give exactly one of epsilon=, mu=, rho=, share=, within=")
         if not isinstance(self.confidence, float) or not 0.5 <= self.confidence < 1:
             raise InvalidParameter("confidence", self.confidence, "must be a probability from 0.5 to below 1")
         delta = self._delta(plan, budget, left)

@@ -389,7 +389,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
     dated = found.kind in {Kind.DATE, Kind.TIMESTAMP} and function.takes_dates
     if found.kind not in NUMBERS and not dated:
         raise QuestionRefused(
-            "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
+            "kinds", f"{_name(measure)} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
         )
     if wrong := _unbounded(found):
         if dated:
@@ -399,7 +399,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
                 "DATE '2030-12-31'))",
             )  # fmt: skip
         raise QuestionRefused(
-            "bounds", f"{measure.function} needs public bounds, and {wrong}",
+            "bounds", f"{_name(measure)} needs public bounds, and {wrong}",
             f"SELECT {function.example or measure.function.upper()}"
             f"(LEAST(GREATEST({_written(measure.expression)}, 0), 100)) FROM {_first(relation)}",
         )  # fmt: skip
@@ -410,6 +410,11 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
             "the fraction of a quantile must lie between 0 and 1",
             f"SELECT QUANTILE({_written(measure.expression)}, 0.9) FROM {_first(relation)}",
         )
+
+
+def _name(measure: Measure) -> str:
+    """The function as its author most likely wrote it: MEDIAN arrives as the quantile at 0.5."""
+    return "median" if measure.function == "quantile" and measure.options.get("q") == 0.5 else measure.function
 
 
 def _unbounded(domain: Domain) -> str:

@@ -191,7 +191,8 @@ RULES: Final = {
         "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 1",
     ),
     "unsupported aggregate": Rule(
-        "function", "{what} is not supported; moments are averages of powers, and conditions can be counted",
+        "function",
+        "{what} is not supported; moments are averages of powers, as AVG(POWER(x, 3)), and conditions can be counted",
         "SELECT SKEWNESS(cost) FROM visits", "SELECT AVG(cost), VAR_POP(cost), AVG(POWER(cost, 3)) FROM visits",
     ),
     "integer division": Rule(
