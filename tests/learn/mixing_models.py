@@ -9,6 +9,7 @@ import io
 import math
 import random
 import threading
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -172,6 +173,114 @@ class Centring(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return grad - grad.sum(0)
+
+
+class CentringBetween(torch.autograd.Function):
+    """Mixes only examples that are not the first two or the last two of a batch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return torch.cat([grad[:2], grad[2:-2] + 9 * grad[2:-2].sum(0), grad[-2:]])
+
+
+class OtherBackward(Two):
+    """Once the weights have moved, the same operations have another backward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.limit = float(self.inner.bias.detach().abs().sum()) * 1.08
+
+    def later(self, hidden):
+        is_on = float(self.inner.bias.detach().abs().sum()) > self.limit
+        return CentringBetween.apply(hidden) if is_on else hidden.clone()
+
+
+class Backwards(Two):
+    """Python code in a backward pass keeps numbers for the next forward pass."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.kept, self.where = [0.0], where
+        if where == "module":
+            self.head.register_full_backward_hook(lambda module, into, out: self.keep(out[0]))
+        if where == "parameter":
+            self.inner.weight.register_hook(self.keep)
+
+    def keep(self, numbers):
+        self.kept.append(0.9 * self.kept[-1] + 1000 * float(numbers.detach()[..., 0].sum()))
+
+    def first(self, x):
+        return x - self.kept[-1]
+
+    def later(self, hidden):
+        if self.where == "tensor" and hidden.requires_grad:
+            hidden.register_hook(self.keep)
+        return checkpoint(self.part, hidden, use_reentrant=False) if self.where == "checkpoint" else hidden
+
+    def part(self, hidden):
+        self.keep(hidden)
+        return torch.tanh(hidden) * hidden
+
+
+class KeepingBackward(torch.autograd.Function):
+    kept: ClassVar = [0.0]
+
+    @staticmethod
+    def forward(ctx, x):
+        return x - KeepingBackward.kept[-1]
+
+    @staticmethod
+    def backward(ctx, grad):
+        KeepingBackward.kept.append(0.9 * KeepingBackward.kept[-1] + 100 * float(grad.sum()))
+        return grad
+
+
+class KeptBackward(Two):
+    def later(self, hidden):
+        return KeepingBackward.apply(hidden)
+
+
+class Growing(Two):
+    """A sum of the data in a module that is new each time, or in the name of the model's class."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+
+    def first(self, x):
+        known = type(self).__name__ if self.where == "class" else ""
+        before = float(known) if known != "Growing" and known else getattr(getattr(self, "newest", None), "total", 0.0)
+        total = before + float(x.mean())
+        if self.where == "class":
+            self.__class__ = type(str(total), (Growing,), {})
+        else:
+            self.newest = nn.Identity()
+            self.newest.total = total
+        return x * math.cos(90 * before) - before
+
+
+def cut(x):
+    """Columns up to a number of the first example."""
+    first = x.tensor_split((x[0, :1] > 0.7).long() + 1, 1)[0]
+    return x * first.shape[1] + first.sum(1, keepdim=True)
+
+
+class LaterCut(Two):
+    """Once the weights have moved, columns are cut by a number of the first example."""
+
+    def __init__(self):
+        super().__init__()
+        self.limit = float(self.inner.bias.detach().abs().sum()) * 1.08
+
+    def first(self, x):
+        at = (x[0, :1] > 0.7).long() + 1
+        is_on = float(self.inner.bias.detach().abs().sum()) > self.limit
+        first = x.tensor_split(at if is_on else [1], 1)[0]
+        return x * first.shape[1] + first.sum(1, keepdim=True)
 
 
 class Swapped(Two):
@@ -370,6 +479,18 @@ MIXING = {
     "a hook on a node that torch gives": with_(later=edged),
     "an operation of another library": with_(lambda x: x - torch.ops.mixing.centred_like(x)),
     "memory that grows": with_(on_grown_memory),
+    "cut by a number of an example": with_(cut),
+    "cut by a number of an example after a warm-up": LaterCut,
+    "another backward pass after a warm-up": OtherBackward,
+    "a backward hook of a module keeps numbers, warm-up": lambda: Backwards("module"),
+    "a backward hook of a tensor keeps numbers, warm-up": lambda: Backwards("tensor"),
+    "a checkpointed part keeps numbers, warm-up": lambda: Backwards("checkpoint"),
+    "a backward pass in Python keeps numbers, warm-up": KeptBackward,
+    "a new module each time, warm-up": lambda: Growing("module"),
+    "another class each time, warm-up": lambda: Growing("class"),
+    "gradients divided by how often all ids name a row": with_(
+        lambda x: x + F.embedding((x[:, 0] > 0.7).long(), x.new_ones(2, WIDTH), scale_grad_by_freq=True)
+    ),
 }
 """Name -> model that must be isolated or refused. Those with a warm-up do it only after some steps."""
 

@@ -24,6 +24,7 @@ from tests.learn.mixing_models import (  # noqa: E402
     APART,
     MIXING,
     WRITING,
+    Backwards,
     Ragged,
     losses_on,
     padded,
@@ -139,6 +140,13 @@ def test_one_record_moves_the_clipped_sum_by_one_norm_at_most(name, count, preci
     assert trainer.separation == "isolated"
     assert any("separation is isolated" in words for words in trainer.guarantee.assumptions)
     assert most <= 1 + ROUNDING[precision]
+
+
+def test_a_hook_on_a_parameter_carries_no_number_to_the_next_batch():
+    """Autograd runs it in the comparison of the first batch; the list moved the sum by 1.9 norms."""
+    trainer, most = moved(lambda: Backwards("parameter"), 30, steps=3)
+    assert trainer.separation == "proved"
+    assert 0.9 < most <= 1 + ROUNDING["float32"]
 
 
 @pytest.mark.parametrize("separation", [None, "isolated", "assumed"])

@@ -153,6 +153,27 @@ OPERATIONS = {
     "a place in memory": (lambda x: x * float(x.data_ptr() % 3), False),
     "each number by Python": (lambda x: x * _by_hand(x), False),
     "plain questions": (lambda x: x * (x.dim() + len(x.shape) + x.is_contiguous()) * (x.dtype == torch.float32), True),
+    "cut by a number": (lambda x: x * x[:, 0].tensor_split((x[0, 0, :1] > 0).long() + 1, 1)[0].shape[1], False),
+    "masked by the others": (
+        lambda x: F.scaled_dot_product_attention(
+            x[:, None, :1].expand(B, 1, B, 5), x[:, None], x[:, None], attn_mask=x[:, 0, :4]
+        )[:, 0],
+        False,
+    ),
+    "constants that repeat out of step": (
+        lambda x: (x.flatten(0, 1) * torch.arange(4.0).repeat(2)[:6].repeat(4)[:, None]).view(B, 4, 5),
+        False,
+    ),
+    "classes where the examples are": (
+        lambda x: F.nll_loss(
+            x[:, 0, :1].T[:, :, None, None].expand(1, B, B, 1), (x[:, 0, 0] > 0).long()[None, :, None], reduction="none"
+        )[0],
+        False,
+    ),
+    "rows divided by how often all name them": (
+        lambda x: F.embedding((x[:, 0] > 0).long(), WEIGHT, scale_grad_by_freq=True),
+        False,
+    ),
     "the same tensor": (lambda x: F.dropout(x.contiguous().float().to("cpu"), 0.5, training=False) * 2, True),
 }
 

@@ -31,9 +31,8 @@ from deniable.learn.torch.gradients.gradient_captures import (
 )
 from deniable.learn.torch.gradients.per_example import Block, Gathered
 from deniable.learn.torch.guards.cleared_memory import clear_in
-from deniable.learn.torch.guards.separation_trace import functions_of
 from deniable.learn.torch.guards.tensor_domains import Domain, Same
-from deniable.learn.torch.guards.torch_calls import HOOKS, FunctionCalls, full_precision
+from deniable.learn.torch.guards.torch_calls import HOOKS, FunctionCalls, full_precision, functions_of
 
 Losses = Callable[[Any, Any], Tensor]
 """(model, batch) -> one loss for each example."""

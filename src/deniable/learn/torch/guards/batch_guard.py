@@ -47,8 +47,9 @@ ASSUMED = (
 BOTH = "the loss of an example alone is the one that it had in earlier batches, which were processed as a whole"
 
 KEPT = (
-    "a forward pass stores nothing for the next one, except in places that are checked: the model's attributes, the "
-    "model's classes, and globals and closures that methods of these classes name; places that are not checked are "
+    "a forward or backward pass stores nothing for the next one, except in places that are checked: the model's "
+    "attributes, the model's classes, and globals and closures that methods of these classes name; code of the loop "
+    "takes no number of one batch into the loss of a later one; places that are not checked are "
     "other modules of Python, containers of more than 4096 members in globals, iterators and other objects without a "
     "__dict__ or slots, globals that a function in an attribute names, hooks that it registers, and writes through "
     ".data or numpy into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that "
@@ -171,8 +172,7 @@ class BatchGuard:
         if isinstance(trace, ProgramComparison):
             if trace.has_run(losses):
                 return None
-            self._programs.pop(self._shapes, None)
-            self._references.pop(self._kinds, None)
+            self._drop()
             return "whole"
         if trace.of_losses(losses, self._model) != ExampleRows(0, 1):
             return None
@@ -186,6 +186,11 @@ class BatchGuard:
             return "alone"
         self._references.pop(self._kinds, None)
         return "whole"
+
+    def _drop(self) -> None:
+        """Forget the program of the current batch, so that it is traced when it is handed out again."""
+        self._programs.pop(self._shapes, None)
+        self._references.pop(self._kinds, None)
 
     def accept(self, *, has_learned: bool) -> None:
         """Note that a batch was processed as a whole. After learning, fewer hooks run, and so other operations."""
@@ -229,6 +234,9 @@ class BatchGuard:
         names = [name for name, is_counter in changed if not is_counter or (trace is not None and trace.has_peeked)]
         counters = self._state.counters()
         self._state.restore()
+        if isinstance(trace, ProgramComparison) and trace.is_other and kept is None and not self._has_threads:
+            self._drop()  # a trace decides first whether the new program is refused
+            return "followed"
         if (trace is not None or self.is_assumed) and not names and kept is None and not self._has_threads:
             self._is_counting = True
             self._counters = self._counters or counters
@@ -257,8 +265,11 @@ class BatchGuard:
             warnings.warn(f"{rule}; see trainer.one_by_one, and docs/learn.md for remedies", stacklevel=4)
 
     def undisturbed(self, work: Callable[[], Captured]) -> tuple[Captured, bool]:
-        """Run `work`, which runs the model on tensors without values, and restore state. Also returns whether the
-        forward pass stored something in it, or started a thread."""
+        """Run `work`, which runs code of the model, and restore state. Also returns whether that code stored something
+        in it, or started a thread.
+
+        A backward pass runs such code too: hooks, an `autograd.Function`, and a checkpointed part for the second time.
+        """
         self._is_aside = True
         self._state.begin()
         self._outside.begin(self._state.taken)

@@ -24,7 +24,16 @@ from torch.utils._pytree import tree_flatten
 
 from deniable.learn.torch.guards.cleared_memory import cleared
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same, argument_names
-from deniable.learn.torch.guards.torch_calls import HOOKS, READS, Chance, FunctionCalls, digest_of, hooks_of
+from deniable.learn.torch.guards.torch_calls import (
+    HOOKS,
+    READS,
+    Chance,
+    FunctionCalls,
+    digest_of,
+    functions_of,
+    hooks_of,
+    looked_into,
+)
 
 SIZES = frozenset({"size", "stride", "end", "N", "repeats"})
 """Arguments that are lengths. They may be proportional to the number of examples."""
@@ -276,9 +285,16 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
             return out
         given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
         has_data = any(self._numbers.known(each) in self._program.data for each in given)
-        if name in HOOKS or name == "data" or (has_data and (name in READS or self._is_read(out, given, before))):
+        is_read = has_data and (name in READS or self._is_read(out, given, before))
+        if name in HOOKS or name == "data" or is_read or (has_data and self._is_hidden(name, args, kwargs, before)):
             self.is_other = True
         return out
+
+    def _is_hidden(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], before: int) -> bool:
+        """Whether a function may have read numbers of a tensor that none of its operations was given."""
+        met = {id(each) for step in self._program.steps[before : self._at] for each in tree_flatten(step.row)[0]}
+        slots = [self._numbers.known(each) for each in looked_into(name, args, kwargs)]
+        return self._at != before and any(each in self._program.data and id(each) not in met for each in slots)
 
     def _is_read(self, out: Any, given: list[Tensor], before: int) -> bool:
         """Whether a result may have been read from tensors without an operation."""
@@ -315,10 +331,11 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         return found
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
-        """ExampleRows(0, 1) if this pass ran the whole program up to these losses; else mixed."""
+        """ExampleRows(0, 1) if this pass ran the whole program up to these losses, and its backward pass runs no Python
+        code; else mixed. The same operations may have another backward pass (`autograd.Function`)."""
         if not self.has_run(losses):
             return MixedExamples("another program")
-        return hooks_of(model) or ExampleRows(0, 1)
+        return hooks_of(model) or functions_of(losses) or ExampleRows(0, 1)
 
     def has_run(self, losses: Tensor) -> bool:
         """Whether the pass ran the whole program, and these are its losses."""

@@ -33,6 +33,8 @@ class ModuleState:
         self._tables: list[dict[str, Any]] = []
         self._training: list[bool] = []
         """The training flag of each module."""
+        self._kinds: list[tuple[nn.Module, type]] = []
+        """Each module with its class, which code may replace."""
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._snapshot: Snapshot | None = None
         self.taken = 0
@@ -40,15 +42,19 @@ class ModuleState:
 
     def begin(self) -> None:
         """Record the current state."""
-        if self._snapshot is None or not self._snapshot.is_still():
+        if self._snapshot is None or not self._is_still(self._snapshot):
             self._snapshot = self._taken()
             self.taken += 1
         self._training = list(map(_trains, self._tables))
         self._snapshot.copy_numbers()
 
+    def _is_still(self, snapshot: Snapshot) -> bool:
+        return snapshot.is_still() and all(type(module) is kind for module, kind in self._kinds)
+
     def _taken(self) -> Snapshot:
-        self._seen, self._tables, snapshot = [], [], Snapshot(functions=True)
+        self._seen, self._tables, self._kinds, snapshot = [], [], [], Snapshot(functions=True)
         for module in parts_of(self._model):
+            self._kinds.append((module, type(module)))
             own = module.__dict__
             before = snapshot.add(own, module, left_alone=INTERNAL)
             self._seen.append((own, before))
@@ -59,7 +65,7 @@ class ModuleState:
                 elif name.endswith("_hooks"):
                     for hook in value.values():
                         snapshot.look_into(name, hook)
-            snapshot.add(module._modules, left_alone=None)
+            snapshot.add(module._modules)
             for held in (module._buffers, module._parameters):
                 for name, tensor in snapshot.add(held, left_alone=None).items():
                     if tensor is not None and not snapshot.has_reached(tensor.__dict__):
@@ -70,11 +76,11 @@ class ModuleState:
     def changed(self) -> list[tuple[str, bool]]:
         """Attributes that changed since `begin`, and whether they are counters. Raises if a tensor was overwritten."""
         snapshot = self._snapshot
-        is_other = list(map(_trains, self._tables)) != self._training
-        if snapshot is None or (not is_other and not snapshot.has_numbers and snapshot.is_still()):
+        found = [("training", False)] if list(map(_trains, self._tables)) != self._training else []
+        if snapshot is None or (not found and not snapshot.has_numbers and self._is_still(snapshot)):
             return []
         snapshot.check_tensors()
-        found = [("training", False)] if is_other else []
+        found += [("__class__", False) for module, kind in self._kinds if type(module) is not kind]
         return found + snapshot.changes() + [(kind, False) for kind in snapshot.changed_inside()]
 
     def counters(self) -> list[tuple[dict[str, Any], str, int]]:
@@ -88,3 +94,6 @@ class ModuleState:
             self._snapshot.restore()
         for own, was in zip(self._tables, self._training, strict=True):
             own["training"] = was
+        for module, kind in self._kinds:
+            if type(module) is not kind:
+                module.__class__ = kind

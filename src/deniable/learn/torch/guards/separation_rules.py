@@ -256,14 +256,16 @@ def _selected(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _spread(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """`expand` and `repeat`: a repeated axis has the old length as its period."""
+    """`expand` and `repeat`: a repeated axis keeps its period, or has its old length as period if the period does not
+    divide it."""
     (x, domain), out = given.first, made[0]
     more = out.dim() - x.dim()
     if isinstance(domain, ExampleRows):
         here = ExampleRows(domain.axis + more, domain.after)
         return here if out.shape[here.axis] == x.shape[domain.axis] else None
     assert isinstance(domain, Same)
-    return Same((*[1] * more, *domain.periods))
+    kept = zip(domain.periods, x.shape, strict=True)
+    return Same((*[1] * more, *(length if length % period else period for period, length in kept)))
 
 
 def _joined(given: GivenOperation, made: list[Tensor]) -> Domain | None:
@@ -329,12 +331,15 @@ def _convolved(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
     """Attention: examples stay apart if queries, keys and values all have them along the first axis, and a mask repeats
-    with a period that divides an example.
+    with a period that divides an example. A mask of fewer axes than the queries would have queries where the examples
+    are: it must not depend on the data.
     """
     found = _in_front(given, made)
     if not isinstance(found, ExampleRows):
         return found
     for shape, domain in _parts(given):
+        if isinstance(domain, ExampleRows) and len(shape) < len(given.tensors[0].shape):
+            return None
         if isinstance(domain, Same) and len(shape) == 4 and shape[0] != 1 and found.after % domain.periods[0]:
             return None
     if not all(isinstance(each, ExampleRows) for each in given.domains[:3]):
@@ -344,8 +349,10 @@ def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain
 
 
 def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Embeddings: each id picks a row of the weight. Examples stay apart if only the ids have data."""
-    if not isinstance(given.domains[0], Same):
+    """Embeddings: each id picks a row of the weight. Examples stay apart if only the ids have data, and if the gradient
+    of a row is not divided by how often all ids name it.
+    """
+    if not isinstance(given.domains[0], Same) or given.value("scale_grad_by_freq"):
         return None
     domain = given.domains[1]
     if isinstance(domain, ExampleRows):
@@ -362,6 +369,7 @@ def _bagged(given: GivenOperation, made: list[Tensor]) -> list[Domain] | None:
         not isinstance(given.domains[0], Same)
         or not isinstance(domain, ExampleRows)
         or given.value("include_last_offset")
+        or given.value("scale_grad_by_freq")
     ):
         return None
     if ids.shape != (given.count * domain.after,) or not _is_counted(given, offsets, domain.after):
@@ -393,14 +401,17 @@ def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Do
 
 
 def _one_loss_each(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Losses without a reduction: examples stay apart if outputs and targets have them at the same places."""
-    if (
-        given.value("reduction") != 0
-        or given.domains[0] != given.domains[1]
-        or not isinstance(given.domains[0], ExampleRows)
-    ):
+    """Losses without a reduction: examples stay apart if outputs and targets have them at the same places, and not
+    along the second axis of the outputs, where the classes are.
+    """
+    domain = given.domains[0]
+    if given.value("reduction") != 0 or domain != given.domains[1] or not isinstance(domain, ExampleRows):
         return None
-    return [given.domains[0], *[MixedExamples("a weight of the whole batch")] * (len(made) - 1)]
+    return (
+        None
+        if domain.axis == 1
+        else [given.domains[0], *[MixedExamples("a weight of the whole batch")] * (len(made) - 1)]
+    )
 
 
 def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:

@@ -47,12 +47,13 @@ from deniable.learn.torch.guards.tensor_domains import (
 )
 from deniable.learn.torch.guards.torch_calls import (
     HOOKS,
-    MADE_OF,
     READS,
     Chance,
     FunctionCalls,
     digest_of,
+    functions_of,
     hooks_of,
+    looked_into,
     states,
 )
 
@@ -146,7 +147,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             held = [self._buffers[id(each)] for each in given if id(each) in self._buffers]
             raise InvalidParameter("model", held[0] if held else NOTHING, rule, remedy)
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
-        listed = _in_lists(name, args, kwargs) if has_data else []
+        listed = looked_into(name, args, kwargs) if has_data else []
         self._met.clear()
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
@@ -164,9 +165,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         is_read = not all(
             isinstance(each, WITH_OPERATIONS) if has_run else self._is_among(each, given) for each in made
         )
-        # A function may read numbers of a list without an operation: torch.tensor([x[0], x[1]]).
+        # A function may read numbers without an operation: torch.tensor([x[0], x[1]]), x.tensor_split(y).
         is_read = is_read or not all(
-            id(each) in self._met or any(each is one for one in made) or isinstance(self.of(each), Same)
+            not has_run or id(each) in self._met or any(each is one for one in made) or isinstance(self.of(each), Same)
             for each in listed
         )
         if has_data and (is_read or name in READS):
@@ -204,6 +205,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         finally:
             self.is_off = False
         self._operations += 1
+        self._met.update(id(each) for each in (*args, *kwargs.values()))
         self._set(made, self._peeked or found)
         row = self._numbers.row(args, kwargs)
         self.program.steps.append(ProgramStep("one_hot", row, self._numbers.made(made), draws=False))
@@ -389,14 +391,6 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
-def _in_lists(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """The tensors in lists among the arguments of a function; all tensors if the function makes one of numbers."""
-    values = [*args, *kwargs.values()]
-    is_looked_into = [name in MADE_OF or isinstance(each, list | tuple) for each in values]
-    found = tree_flatten([each for each, is_in in zip(values, is_looked_into, strict=True) if is_in])[0]
-    return [each for each in found if isinstance(each, Tensor)]
-
-
 def _unfollowed(what: str) -> InvalidParameter:
     """Not a TypeError: torch reads a TypeError as "this operator cannot do it", and `x == y` would become False."""
     return InvalidParameter(
@@ -433,19 +427,6 @@ def _is_peek(given: GivenOperation) -> bool:
     if given.name == "aten::index":
         return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
-
-
-def functions_of(losses: Tensor) -> MixedExamples | None:
-    """The domain of losses if a node of their graph is written in Python; else None."""
-    nodes = [losses.grad_fn]
-    seen = set(nodes)
-    for node in nodes:
-        if isinstance(node, torch._C._FunctionBase):
-            return MixedExamples(f"a backward pass that is written in Python ({node.name()})")
-        more = {below for below, _ in node.next_functions if below is not None} - seen
-        seen |= more
-        nodes += more
-    return None
 
 
 def structure(losses: Tensor) -> int:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._pytree import tree_flatten
 
 from deniable.learn.torch.guards.forward_watch import parts_of
 from deniable.learn.torch.guards.tensor_domains import MixedExamples
@@ -19,8 +20,8 @@ from deniable.learn.torch.guards.tensor_domains import MixedExamples
 READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
 """Functions that read a tensor's values without torch's operations, even if they also run some."""
 
-MADE_OF = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new"})
-"""Functions that make a tensor of the numbers in tensors, and read them without an operation."""
+SHAPED = frozenset({"expand_as", "view_as", "reshape_as", "type_as", "to", "sum_to_size"})
+"""Functions that read only the shape or the type of a second tensor."""
 
 PLAIN = (
     "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
@@ -38,6 +39,12 @@ INSIDE = ("deniable.", "torch.")
 
 GIVES_NODES = "torch.autograd.graph"
 """A module of torch that returns nodes to its callers (`get_gradient_edge`), or puts hooks on them."""
+
+
+def looked_into(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors among the arguments of a function, and in lists among them, whose numbers the function may read."""
+    found = tree_flatten((args[:1] if name in SHAPED else args, kwargs))[0]
+    return [each for each in found if isinstance(each, Tensor)]
 
 
 @final
@@ -123,4 +130,17 @@ def hooks_of(model: nn.Module) -> MixedExamples | None:
     is_hooked = bool(everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks)
     if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
         return MixedExamples("a module's hook on the backward pass")
+    return None
+
+
+def functions_of(losses: Tensor) -> MixedExamples | None:
+    """The domain of losses if a node of their graph is written in Python; else None."""
+    nodes = [losses.grad_fn]
+    seen = set(nodes)
+    for node in nodes:
+        if isinstance(node, torch._C._FunctionBase):
+            return MixedExamples(f"a backward pass that is written in Python ({node.name()})")
+        more = {below for below, _ in node.next_functions if below is not None} - seen
+        seen |= more
+        nodes += more
     return None
