@@ -479,6 +479,7 @@ MIXING = {
     "a hook on a node that torch gives": with_(later=edged),
     "an operation of another library": with_(lambda x: x - torch.ops.mixing.centred_like(x)),
     "memory that grows": with_(on_grown_memory),
+    "a transform of torch.func": with_(lambda x: torch.vmap(lambda each: each - each.mean(), 1, 1)(x)),
     "cut by a number of an example": with_(cut),
     "cut by a number of an example after a warm-up": LaterCut,
     "another backward pass after a warm-up": OtherBackward,

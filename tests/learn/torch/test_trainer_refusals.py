@@ -61,35 +61,44 @@ def test_models_that_mix_examples_are_refused(model):
         run(trainer)
 
 
-UNFOLLOWED = {
+TRANSFORMS = {
     "vmap": lambda y: torch.vmap(torch.sin)(y),
     "vmap, minus": lambda y: torch.vmap(lambda each: each - 1)(y),
     "vmap, from the right": lambda y: torch.vmap(lambda each: 1 - each)(y),
     "vmap, compared": lambda y: torch.vmap(lambda each: each * (1.0 if (each == each) is False else 2.0))(y),
     "jvp": lambda y: torch.func.jvp(torch.sin, (y,), (torch.ones_like(y),))[0],
     "grad": lambda y: torch.func.grad(lambda each: each.sin().sum())(y),
-    "cond": lambda y: torch.cond(torch.tensor(True), torch.sin, torch.cos, (y,)),
 }
+
+
+class Transformed(nn.Module):
+    def __init__(self, change):
+        super().__init__()
+        self.inner, self.change = nn.Linear(4, 2), change
+
+    def forward(self, x):
+        return self.change(self.inner(x))
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, in jvp
-@pytest.mark.parametrize("name", UNFOLLOWED)
-def test_transforms_of_functions_are_refused_with_a_remedy(name):
-    """torch's bare NotImplementedError said nothing of what to do. An operator took our TypeError for "cannot do that":
-    `-` ended in a bare TypeError, and `==` went on as False.
-    """
+@pytest.mark.filterwarnings("ignore:each example is computed alone")
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_functions_are_computed_alone(name):
+    """They were refused. A model that chooses one by the data would so have shown a record by an error."""
+    trainer = made(Transformed(TRANSFORMS[name]), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
+    run(trainer)
+    assert trainer.finished
+    assert trainer.separation == "isolated"
+    assert "torch.func" in trainer.one_by_one
 
-    class Transformed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = nn.Linear(4, 2)
 
-        def forward(self, x):
-            return UNFOLLOWED[name](self.inner(x))
-
+@pytest.mark.slow
+def test_operators_that_take_functions_are_refused_with_a_remedy():
+    """torch's bare NotImplementedError said nothing of what to do."""
+    change = Transformed(lambda y: torch.cond(torch.tensor(True), torch.sin, torch.cos, (y,)))
     with worded(InvalidParameter, parameter="model"):
-        run(made(Transformed(), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
+        run(made(change, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
 NORMS = {

@@ -140,7 +140,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             return func(*args, **kwargs)
         given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
         if any(is_functorch_wrapped_tensor(each) for each in given):
-            raise _unfollowed("torch.vmap or a transform of torch.func")
+            self._peek("torch.vmap or a transform of torch.func, which cannot be traced operation by operation")
+            return func(*args, **kwargs)
         if self._buffers is not None and name in NORMS and self._is_over_examples(args, kwargs):
             rule = f"in the forward pass, {name} with training=True depends on the other examples of the batch"
             remedy = "use F.group_norm or F.layer_norm, or fixed statistics with training=False"
