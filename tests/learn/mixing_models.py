@@ -199,6 +199,15 @@ class OtherBackward(Two):
         return CentringBetween.apply(hidden) if is_on else hidden.clone()
 
 
+class WithoutGradient(Two):
+    """A factor has no gradient in batches of an even size. The operations are the same."""
+
+    def later(self, hidden):
+        with torch.set_grad_enabled(len(hidden) % 2 == 1):
+            factor = 9 * torch.sin(9 * hidden)
+        return factor - 0.01 * hidden
+
+
 class Backwards(Two):
     """Python code in a backward pass keeps numbers for the next forward pass."""
 
@@ -483,6 +492,7 @@ MIXING = {
     "cut by a number of an example": with_(cut),
     "cut by a number of an example after a warm-up": LaterCut,
     "another backward pass after a warm-up": OtherBackward,
+    "no gradient in batches of an even size": WithoutGradient,
     "a backward hook of a module keeps numbers, warm-up": lambda: Backwards("module"),
     "a backward hook of a tensor keeps numbers, warm-up": lambda: Backwards("tensor"),
     "a checkpointed part keeps numbers, warm-up": lambda: Backwards("checkpoint"),

@@ -60,7 +60,7 @@ from deniable.learn.torch.gradients.per_example import Block, Gathered, PerExamp
 from deniable.learn.torch.gradients.reduced_norms import ReducedNorms
 from deniable.learn.torch.gradients.stacked_layers import IN_ORDER, Family, alike, put_together, too_large
 from deniable.learn.torch.gradients.vmap_rerun import input_layouts, rerun
-from deniable.learn.torch.guards.separation_trace import structure
+from deniable.learn.torch.guards.backward_graphs import structure
 from deniable.learn.torch.guards.single_example import check_alone
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same
 

@@ -30,9 +30,10 @@ from deniable.learn.torch.gradients.gradient_captures import (
     Vectors,
 )
 from deniable.learn.torch.gradients.per_example import Block, Gathered
+from deniable.learn.torch.guards.backward_graphs import functions_of
 from deniable.learn.torch.guards.cleared_memory import clear_in
 from deniable.learn.torch.guards.tensor_domains import Domain, Same
-from deniable.learn.torch.guards.torch_calls import HOOKS, FunctionCalls, full_precision, functions_of
+from deniable.learn.torch.guards.torch_calls import HOOKS, FunctionCalls, full_precision
 
 Losses = Callable[[Any, Any], Tensor]
 """(model, batch) -> one loss for each example."""

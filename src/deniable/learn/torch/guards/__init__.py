@@ -4,6 +4,7 @@
     separation_trace     traces a forward pass operation by operation: does it keep its examples apart?
     separation_rules, tensor_domains      the rule of each torch operation, and the domains of tensors
     forward_programs     the operations of a pass, compared with those of a traced one; `torch_calls` notes its calls
+    backward_graphs      the autograd graph of the losses, and Python code in it
     sum_comparison       for separation that is assumed: sums over random batches, compared with autograd
     single_example       compares a model's output for one example alone with its output in a batch
     cleared_memory       memory that an operation leaves uninitialised holds nothing of other examples

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from deniable.learn.torch.guards.backward_graphs import structure
 from deniable.learn.torch.guards.cleared_memory import cleared
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same, argument_names
 from deniable.learn.torch.guards.torch_calls import (
@@ -30,7 +31,6 @@ from deniable.learn.torch.guards.torch_calls import (
     Chance,
     FunctionCalls,
     digest_of,
-    functions_of,
     hooks_of,
     looked_into,
 )
@@ -120,6 +120,9 @@ class Program:
     data: set[_Slot] = field(default_factory=set)
     """Tensors that depend on the data."""
     losses: _Slot | None = None
+    graph: int | None = None
+    """The structure of the autograd graph of the losses. The same operations may have another one: without gradients
+    (`no_grad`), or in an `autograd.Function`."""
     is_complete: bool = True
     """False if the pass did something that a program cannot express."""
 
@@ -218,6 +221,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         self._at = self._met = 0
         self._chance = Chance() if any(step.draws for step in program.steps) else None
         self.is_off = False
+        self._has_run: bool | None = None
         self.is_other = False
         """Whether the pass has done something that differs from the program."""
         self._asked = FunctionCalls(self._called)
@@ -331,18 +335,20 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         return found
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
-        """ExampleRows(0, 1) if this pass ran the whole program up to these losses, and its backward pass runs no Python
-        code; else mixed. The same operations may have another backward pass (`autograd.Function`)."""
+        """ExampleRows(0, 1) if this pass ran the whole program up to these losses; else mixed."""
         if not self.has_run(losses):
             return MixedExamples("another program")
-        return hooks_of(model) or functions_of(losses) or ExampleRows(0, 1)
+        return hooks_of(model) or ExampleRows(0, 1)
 
     def has_run(self, losses: Tensor) -> bool:
         """Whether the pass ran the whole program, and these are its losses."""
         program = self._program
-        is_whole = self._at == len(program.steps) and self._knows_outers()
-        self.is_other = self.is_other or not is_whole or self._numbers.known(losses) is not program.losses
-        return not self.is_other
+        if self._has_run is None:
+            is_whole = self._at == len(program.steps) and self._knows_outers()
+            is_whole = is_whole and self._numbers.known(losses) is program.losses
+            self._has_run = not self.is_other and is_whole and structure(losses) == program.graph
+        self.is_other = not self._has_run
+        return self._has_run
 
 
 # -- two sizes ---------------------------------------------------------------------------------------------------------
@@ -366,6 +372,8 @@ def dependence_on_size(one: Program, other: Program) -> str | None:
     is_whole = len(one.steps) == len(other.steps) and len(one.outers) == len(other.outers)
     if not is_whole or one.losses is not other.losses or one.count == other.count:
         return "operations that are not the same for batches of different sizes"
+    if one.graph != other.graph:
+        return "gradients that are computed in batches of some sizes only"
     return None
 
 

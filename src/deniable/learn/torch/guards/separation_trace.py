@@ -33,6 +33,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.guards import separation_rules
+from deniable.learn.torch.guards.backward_graphs import functions_of, structure
 from deniable.learn.torch.guards.batch_rows import leaves_of
 from deniable.learn.torch.guards.cleared_memory import cleared
 from deniable.learn.torch.guards.forward_programs import IGNORED, Numbers, Program, ProgramStep
@@ -51,7 +52,6 @@ from deniable.learn.torch.guards.torch_calls import (
     Chance,
     FunctionCalls,
     digest_of,
-    functions_of,
     hooks_of,
     looked_into,
     states,
@@ -323,7 +323,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def finished(self, losses: Tensor) -> Program:
         """The program up to these losses."""
-        self.program.losses = self._numbers.known(losses)
+        self.program.losses, self.program.graph = self._numbers.known(losses), structure(losses)
         return self.program
 
     def _keep(self, given: GivenOperation, made: list[Tensor]) -> None:
@@ -428,22 +428,3 @@ def _is_peek(given: GivenOperation) -> bool:
     if given.name == "aten::index":
         return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
-
-
-def structure(losses: Tensor) -> int:
-    """A hash of the autograd graph of these losses: its operations and how they are connected."""
-    first = losses.grad_fn
-    nodes, places = [first], {first: 0}
-    rows: list[object] = []
-    add, place_of, more = rows.append, places.get, nodes.append  # this runs in each step, over the whole graph
-    for node in nodes:
-        add(type(node))
-        for below, _ in node.next_functions:
-            place = place_of(below)
-            if place is None and below is not None:
-                place = places[below] = len(nodes)
-                more(below)
-            add(place)
-    if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # a type that different nodes share
-        rows += [node.name() for node in nodes]
-    return hash(tuple(rows))

@@ -131,16 +131,3 @@ def hooks_of(model: nn.Module) -> MixedExamples | None:
     if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
         return MixedExamples("a module's hook on the backward pass")
     return None
-
-
-def functions_of(losses: Tensor) -> MixedExamples | None:
-    """The domain of losses if a node of their graph is written in Python; else None."""
-    nodes = [losses.grad_fn]
-    seen = set(nodes)
-    for node in nodes:
-        if isinstance(node, torch._C._FunctionBase):
-            return MixedExamples(f"a backward pass that is written in Python ({node.name()})")
-        more = {below for below, _ in node.next_functions if below is not None} - seen
-        seen |= more
-        nodes += more
-    return None
