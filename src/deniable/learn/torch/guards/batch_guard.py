@@ -236,7 +236,7 @@ class BatchGuard:
         self._state.restore()
         if isinstance(trace, ProgramComparison) and trace.is_other and kept is None and not self._has_threads:
             self._drop()  # a trace decides first whether the new program is refused
-            return "followed"
+            return "whole"
         if (trace is not None or self.is_assumed) and not names and kept is None and not self._has_threads:
             self._is_counting = True
             self._counters = self._counters or counters
