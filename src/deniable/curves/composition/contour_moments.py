@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,8 +35,16 @@ Complexes = NDArray[np.complex128]
 MOST_VALUES = 2**19
 """The most values of e^(iω loss) in memory at a time."""
 
-CHUNK = 256
+CHUNK = 64
 """How many products are added up at a time: rounding errors of a sum grow with the number of its terms."""
+
+MOST_TOGETHER = 2**16
+"""The most values of e^(iω loss) - 1 that are computed together: they fit into a processor's cache."""
+
+ONE_THREAD = 2**15
+"""OpenBLAS multiplies complex matrices in one thread if they take at most this many products of numbers. More threads
+would wait for each other longer than they compute.
+"""
 
 SHORT_LINE = 256
 """Lines of at most this many points are cached."""
@@ -230,27 +239,57 @@ class _Nodes(NamedTuple):
     fixed: float
     growing: float
 
-    def turned(self, frequencies: Floats) -> tuple[Complexes, Floats]:
-        """Σ tilted × (e^(iω loss) - 1) at equally spaced frequencies ω, and a bound on what the sums of products add to
-        the rounding errors.
+    def turned(self, first: int, count: int, step: float) -> tuple[Complexes, Floats]:
+        """Σ tilted × (e^(iω loss) - 1) at ω = (first + j) step for j < count, and a bound on what the sums of products
+        add to the rounding errors.
 
         With ω = x + y for a few x and a few y, e^(iω) - 1 = X Y + X + Y, X = e^(ix) - 1, Y = e^(iy) - 1: products
         of matrices, and no term larger than the result needs.
         """
-        block = max(math.isqrt(len(frequencies)), 1)
-        far = _less_one(np.multiply.outer(frequencies[::block], self.losses))
-        near = _less_one(np.multiply.outer(frequencies[:block] - frequencies[0], self.losses))
-        weighted = far * self.tilted
-        products = np.zeros((len(far), len(near)), dtype=np.complex128)
-        for start in range(0, len(self.losses), CHUNK):
-            part = slice(start, start + CHUNK)
-            products += weighted[:, part] @ near[:, part].T
-        # Added last: the roundings of many additions would count for these two sums too.
-        total = products + (np.sum(weighted, axis=1)[:, None] + np.sum(near * self.tilted, axis=1))
-        sizes = [np.sum(self.tilted * (each.real**2 + each.imag**2), axis=1) for each in (far, near)]
+        block = max(math.isqrt(count), 1)
+        rows = -(-count // block)
+        products, squares = np.zeros((rows, block), dtype=np.complex128), [np.zeros(rows), np.zeros(block)]
+        alone: tuple[list[Complexes], list[Complexes]] = [], []
+        together = max(MOST_TOGETHER // rows // CHUNK, 1) * CHUNK
+        strips = list(pairwise(np.linspace(0, rows, 1 + -(-rows * block * CHUNK // ONE_THREAD)).astype(int)))
+        for begin in range(0, len(self.losses), together):
+            losses, tilted = self.losses[begin : begin + together], self.tilted[begin : begin + together]
+            far, near = _turns(losses, block * step, rows), _turns(losses, step, block)
+            if first:
+                _both(far, _less_one(first * step * losses), far)
+            for each, square, sums in zip((far, near), squares, alone, strict=True):
+                square += np.sum((each.real**2 + each.imag**2) * tilted, axis=1)
+                sums.append(np.sum(each * tilted, axis=1))
+            far *= tilted
+            for start in range(0, len(losses), CHUNK):
+                part = slice(start, start + CHUNK)
+                for top, end in strips:
+                    products[top:end] += far[top:end, part] @ near[:, part].T
+        # Added last, and in pairs: the roundings of many additions would count for these two sums too.
+        one, two = (np.sum(np.stack(sums, axis=-1), axis=-1) for sums in alone)
+        total = products + (one[:, None] + two)
         terms = 2 * CHUNK + len(self.losses) / CHUNK + 16
-        doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(np.multiply.outer(*sizes))
-        return total.ravel()[: len(frequencies)], doubt.ravel()[: len(frequencies)]
+        doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(np.multiply.outer(*squares))
+        return total.ravel()[:count], doubt.ravel()[:count]
+
+
+def _turns(losses: Floats, step: float, count: int) -> Complexes:
+    """e^(i k step losses) - 1 in row k < count, by doubling: far fewer sines than values."""
+    found = np.zeros((count, len(losses)), dtype=np.complex128)
+    power, done = _less_one(step * losses), 1  # of e^(i done step losses)
+    while done < count:
+        part = min(done, count - done)
+        _both(found[:part], power, found[done : done + part])
+        done += part
+        power = _both(power, power, np.empty_like(power))
+    return found
+
+
+def _both(one: Complexes, two: Complexes, found: Complexes) -> Complexes:
+    """e^(i(x + y)) - 1 from e^(ix) - 1 and e^(iy) - 1, written to `found`."""
+    np.multiply(one, two + 1, out=found)
+    found += two
+    return found
 
 
 def _less_one(angle: Floats) -> Complexes:
@@ -383,7 +422,7 @@ class SampledMoment:
         )
         of_loss += 8 * unit * np.where(losses < 0, np.expm1(np.minimum(-losses, 700.0)), 0.0)
         of_loss += 32 * unit * np.abs(losses)
-        relative = unit * (2 * z * z + np.abs(tilt) + 160 + math.log2(count))
+        relative = unit * (2 * z * z + np.abs(tilt) + 256 + math.log2(count))
         if math.isfinite(self.cut):
             # Rounding z moves x = (cut - z) / edge by a few roundings of (|z| + cut) / edge.
             slope = _kept_slope((self.cut - z) / self.edge)
@@ -417,13 +456,15 @@ class SampledMoment:
             size = max(MOST_VALUES // len(nodes.losses), 2) ** 2
             for start in range(done, last, size):
                 part = slice(start, min(start + size, last))
-                values[part], errors[part] = self._at(nodes, c, frequencies[part])
+                values[part], errors[part] = self._at(nodes, c, frequencies, part)
             done = last
         return LineValues(values, errors)
 
-    def _at(self, nodes: _Nodes, c: float, frequencies: Floats) -> tuple[Complexes, Floats]:
-        """log M and its error at the frequencies that the nodes suit."""
-        turned, doubt = nodes.turned(frequencies if self.forward else -frequencies)
+    def _at(self, nodes: _Nodes, c: float, frequencies: Floats, part: slice) -> tuple[Complexes, Floats]:
+        """log M and its error at a part of the frequencies that the nodes suit."""
+        step = float(frequencies[1]) if len(frequencies) > 1 else 0.0
+        turned, doubt = nodes.turned(part.start, part.stop - part.start, step if self.forward else -step)
+        frequencies = frequencies[part]
         real, imaginary = nodes.real + turned.real - self.without, turned.imag
         size = np.hypot(1 + real, imaginary)
         error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing + doubt

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,7 @@ ROUGH = 1e-3
 CHEAP = 1e6
 """If a plan takes at most this many evaluations, no other tilt is tried."""
 
-GENTLE = (1.0, 0.8, 0.65, 0.5)
+GENTLE = (0.65, 0.8, 0.5, 1.0)
 """Parts of the tilt that are tried. Near the largest useful tilt the moments of rare samples explode."""
 
 BEYOND = (1.04, 1.1, 1.3, 2.5)
@@ -215,12 +216,16 @@ def suits(factors: Sequence[Factor], delta: float) -> bool:
 
 
 @quietly
-def chernoff_bound(factors: Sequence[Factor], delta: float, tilt: float) -> float:
-    """A certified upper bound on ε(δ) from the moments near a tilt alone; inf if they give no bound."""
+def chernoff_bound(factors: tuple[Factor, ...], delta: float, tilt: float | None = None) -> float:
+    """A certified upper bound on ε(δ) from the moments near a tilt alone (by default, the best tilt); inf if they give
+    no bound.
+    """
     if not suits(factors, delta):
         return math.inf
+    best = _tilt(factors, delta) if tilt is None else None
+    tilts = (tilt, 1.25 * tilt, 0.8 * tilt) if tilt is not None else () if best is None else (best,)
     found = math.inf
-    for c in (tilt, 1.25 * tilt, 0.8 * tilt):
+    for c in tilts:
         moments = _Moments(factors, delta, c)
         value, error = moments.at(c)
         left = delta - moments.lost
@@ -230,7 +235,7 @@ def chernoff_bound(factors: Sequence[Factor], delta: float, tilt: float) -> floa
 
 
 @quietly
-def panel_for(factors: Sequence[Factor], delta: float, most: float = MOST_EVALUATIONS) -> ContourPanel | None:
+def panel_for(factors: tuple[Factor, ...], delta: float, most: float = MOST_EVALUATIONS) -> ContourPanel | None:
     """A panel that is sharp at ε(δ), from at most `most` values of e^(sL); None if the product does not suit a contour
     integral.
     """
@@ -247,7 +252,7 @@ def panel_for(factors: Sequence[Factor], delta: float, most: float = MOST_EVALUA
     if len(factors) > FEW:
         return None
     # A rough panel estimates ε; then the cheapest of several tilts is taken.
-    rough = plan if plan is not None and plan.cost <= CHEAP else _cheapest(factors, c, delta, None, ROUGH, most)
+    rough = plan if plan is not None and plan.cost <= CHEAP else _cheapest(factors, c, delta, None, ROUGH, most, CHEAP)
     epsilon = None if rough is None else _built(rough).centre(delta)
     if epsilon is None:
         return None
@@ -261,14 +266,32 @@ def _is_narrow(panel: ContourPanel, delta: float) -> bool:
 
 
 def _cheapest(
-    factors: Sequence[Factor], c: float, delta: float, epsilon: float | None, precise: float, most: float
+    factors: Sequence[Factor],
+    c: float,
+    delta: float,
+    epsilon: float | None,
+    precise: float,
+    most: float,
+    enough: float = 0.0,
 ) -> _LinePlan | None:
-    """The cheapest plan of several tilts up to c; None if all are too expensive."""
-    plans = [_plan(factors, c * part, delta, epsilon, precise, most) for part in GENTLE]
-    return min((plan for plan in plans if plan is not None), key=lambda plan: plan.cost, default=None)
+    """The cheapest plan of several tilts up to c, or the first one that costs at most `enough`; None if all are too
+    expensive.
+    """
+    best: _LinePlan | None = None
+    for part in GENTLE:
+        plan = _plan(factors, c * part, delta, epsilon, precise, most)
+        if plan is None:
+            continue
+        if best is not None and plan.cost > 2 * best.cost:
+            break  # the cost has one minimum over the tilts
+        best = plan if best is None or plan.cost < best.cost else best
+        if best.cost <= enough:
+            break
+    return best
 
 
-def _tilt(factors: Sequence[Factor], delta: float) -> float | None:
+@lru_cache(maxsize=64)
+def _tilt(factors: tuple[Factor, ...], delta: float) -> float | None:
     """The tilt of the least Chernoff bound on ε(δ), to a few percent."""
     log_delta, small = math.log(delta), 1e-3
 

@@ -424,11 +424,14 @@ class Product:
             self._contour = (delta, self._by_contour(delta))
         return self._contour[1]
 
-    def contour_bound(self, delta: float, tilt: float) -> float:
-        """A quick upper bound on ε(δ) from analytic moments near a tilt; inf if they are not known."""
-        if not self.needs_panels or not 0 < delta < 1 or self.renyi is not None:
+    def contour_bound(self, delta: float, tilt: float | None = None) -> float:
+        """A quick upper bound on ε(δ) from analytic moments near a tilt (by default, the best one); inf if they are not
+        known.
+        """
+        least = numbers.below(delta - self.infinity("upper"))
+        if not self.needs_panels or not 0 < least < 1 or self.renyi is not None:
             return math.inf
-        return contour_panel.chernoff_bound(self.upper, delta, tilt)
+        return contour_panel.chernoff_bound(self.upper, least, tilt)
 
     def _by_contour(self, delta: float, cost: float = contour_panel.MOST_EVALUATIONS) -> tuple[float, float] | None:
         # What is left of δ for the finite losses, rounded to the safe side.

@@ -207,6 +207,8 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
         largest = product.highest if product.infinity("upper") == 0 else math.inf
         if low > 0 and min(largest, product.contour_bound(delta, backward.tilt)) <= low:
             continue
+        if low > 0 and product.contour_bound(delta) <= low:
+            continue
         bracket = product.contour_bracket(delta)
         if bracket is None:
             rest.append(product)
