@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import numbers
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import numpy as np
@@ -50,20 +51,28 @@ class Curve:
     raises InvalidParameter, and a number that cannot be computed in bounded memory and time raises NotCertifiable.
     """
 
-    __slots__ = ("__weakref__", "_counts", "_hash", "_origin")
+    __slots__ = ("__weakref__", "_counts", "_hash", "_kinds", "_origin")
     __array_ufunc__ = None  # NumPy numbers leave `number * curve` to this class, which raises InvalidOperation
     _counts: dict[Atom, int]
     _hash: int
+    _kinds: frozenset[type[Atom]]
     _origin: tuple[weakref.ref[Curve], Curve] | None
 
     def __init__(self, counts: dict[Atom, int]) -> None:
         total = 0
         for factor in counts.items():
             total ^= hash(factor)
-        self._fill(counts, total, None)
+        self._fill(counts, total, frozenset(map(type, counts)), None)
 
-    def _fill(self, counts: dict[Atom, int], total: int, origin: tuple[weakref.ref[Curve], Curve] | None) -> None:
+    def _fill(
+        self,
+        counts: dict[Atom, int],
+        total: int,
+        kinds: frozenset[type[Atom]],
+        origin: tuple[weakref.ref[Curve], Curve] | None,
+    ) -> None:
         object.__setattr__(self, "_counts", counts)
+        object.__setattr__(self, "_kinds", kinds)
         # The exclusive or of the factors' hashes: order does not matter, and one more factor is one more step.
         object.__setattr__(self, "_hash", total)
         object.__setattr__(self, "_origin", origin)
@@ -92,6 +101,23 @@ class Curve:
         """The atoms and how often each is used."""
         return tuple(self._counts.items())
 
+    @property
+    def counts(self) -> Mapping[Atom, int]:
+        """How often each atom is used: a view of the factors, which a long product gives without a copy."""
+        return MappingProxyType(self._counts)
+
+    @property
+    def kinds(self) -> frozenset[type[Atom]]:
+        """The classes of the atoms."""
+        return self._kinds
+
+    @property
+    def single(self) -> Atom | None:
+        """The atom, if the curve is one run of one atom."""
+        return (
+            next((atom for atom, count in self._counts.items() if count == 1), None) if len(self._counts) == 1 else None
+        )
+
     def __eq__(self, other: object) -> bool:
         return self._counts == other._counts if isinstance(other, Curve) else NotImplemented
 
@@ -116,7 +142,7 @@ class Curve:
             if counts[atom] > MOST_USES:
                 raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
         result = object.__new__(Curve)
-        result._fill(counts, total, (weakref.ref(self), other))
+        result._fill(counts, total, self._kinds | other._kinds, (weakref.ref(self), other))
         return result
 
     def __rmul__(self, other: object) -> Curve:

@@ -116,6 +116,8 @@ def worst_division(curve: Curve) -> tuple[Curve, ...]:
     """
     from deniable.curves.atoms.composite_atoms import GroupedAtom
 
+    if GroupedAtom not in curve.kinds:
+        return ()
     groups = {atom: atom.divisions() for atom, _ in curve.factors if isinstance(atom, GroupedAtom)}
     if len({len(ways) for ways in groups.values()}) != 1 or len({atom.size for atom in groups}) != 1:
         return ()

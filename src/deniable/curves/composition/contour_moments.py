@@ -17,6 +17,7 @@ negligible part of δ. An upper bound on δ adds the lost mass; a lower bound le
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -45,6 +46,9 @@ ONE_THREAD = 2**15
 """OpenBLAS multiplies complex matrices in one thread if they take at most this many products of numbers. More threads
 would wait for each other longer than they compute.
 """
+
+MOST_KNOWN = 4096
+"""The most frequencies whose bound on a moment is cached."""
 
 SHORT_LINE = 256
 """Lines of at most this many points are cached."""
@@ -97,15 +101,25 @@ class Layers(NamedTuple):
         return float(np.sum(self.masses * np.minimum(turns * turns, 1 - 1 / math.pi))) * (1 - 1e-9)
 
 
-class Decay(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Decay:
     """Bounds on |M(c + iω)| / M(c): each item is one, and `variation` / ω is one more; the smallest counts."""
 
     bumps: tuple[Bump, ...] = ()
     layers: tuple[Layers, ...] = ()
     variation: float = math.inf
+    _known: dict[float, float] = field(default_factory=dict, repr=False)
 
     def exponent(self, frequency: float) -> float:
-        """-log of the bound at ω."""
+        """-log of the bound at ω. Searches ask for the same frequencies again and again."""
+        found = self._known.get(frequency)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[frequency] = self._exponent(frequency)
+        return found
+
+    def _exponent(self, frequency: float) -> float:
         found = [bump.square * frequency**2 for bump in self.bumps if frequency <= bump.until]
         found += [layers.exponent(frequency) for layers in self.layers]
         by_variation = math.log(frequency) - math.log(self.variation) if self.variation < math.inf else 0.0
@@ -116,6 +130,8 @@ class LineMoment(Protocol):
     """The moments of one law, restricted to a part of its outcomes. The outcomes left out have the P-mass `lost`."""
 
     lost: float
+    variance: float
+    """About the variance of the loss, if the moments decay; else 0."""
 
     def evaluations(self, c: float, top: float) -> float:
         """How many values of e^(sL) one moment takes for |ω| <= `top`."""
@@ -143,7 +159,7 @@ def moment_of(law: Law, uses: int, negligible: float, tilt: float) -> LineMoment
     if not (0 < law.rate < 1 and law.base.mu > 0 and uses <= MOST_USES and negligible / uses > LEAST_MASS):
         return None
     # Rounded, so that similar questions share cached moments.
-    more, less = 2 ** math.ceil(math.log2(uses)), 10.0 ** math.floor(math.log10(negligible / uses))
+    more, less = 8 ** math.ceil(math.log2(uses) / 3), 10.0 ** math.floor(math.log10(negligible / uses))
     return _sampled_moment(law.base.mu, law.rate, isinstance(law, SampledAgainstWithout), more, less, tilt)
 
 
@@ -160,7 +176,7 @@ class GaussianMoment:
     """M(s) = e^(μ² s(s+1)/2)."""
 
     def __init__(self, mu: float) -> None:
-        self.square, self.lost = mu * mu, 0.0
+        self.square, self.variance, self.lost = mu * mu, mu * mu, 0.0
 
     def evaluations(self, c: float, top: float) -> float:
         return 1.0
@@ -179,7 +195,7 @@ class LaplaceMoment:
     atoms.
     """
 
-    lost = 0.0
+    lost = variance = 0.0
 
     def __init__(self, shift: float) -> None:
         self.shift = shift
@@ -202,7 +218,7 @@ class LaplaceMoment:
 class FiniteMoment:
     """M(s) = Σ mass e^(s loss), of the finite losses of a law with few values."""
 
-    lost = 0.0
+    lost = variance = 0.0
 
     def __init__(self, law: FiniteLaw) -> None:
         self.losses, self.masses, self.relative_error = law.losses, law.masses, law.relative_error
@@ -246,21 +262,21 @@ class _Nodes(NamedTuple):
         With ω = x + y for a few x and a few y, e^(iω) - 1 = X Y + X + Y, X = e^(ix) - 1, Y = e^(iy) - 1: products
         of matrices, and no term larger than the result needs.
         """
-        block = max(math.isqrt(count), 1)
+        block = 1 << (count.bit_length() // 2)
         rows = -(-count // block)
-        products, squares = np.zeros((rows, block), dtype=np.complex128), [np.zeros(rows), np.zeros(block)]
+        products = np.zeros((rows, block), dtype=np.complex128)
         alone: tuple[list[Complexes], list[Complexes]] = [], []
         together = max(MOST_TOGETHER // rows // CHUNK, 1) * CHUNK
         strips = list(pairwise(np.linspace(0, rows, 1 + -(-rows * block * CHUNK // ONE_THREAD)).astype(int)))
         for begin in range(0, len(self.losses), together):
             losses, tilted = self.losses[begin : begin + together], self.tilted[begin : begin + together]
-            far, near = _turns(losses, block * step, rows), _turns(losses, step, block)
+            near, power = _turns(_less_one(step * losses), block)
+            far, _ = _turns(power, rows)
             if first:
                 _both(far, _less_one(first * step * losses), far)
-            for each, square, sums in zip((far, near), squares, alone, strict=True):
-                square += np.sum((each.real**2 + each.imag**2) * tilted, axis=1)
-                sums.append(np.sum(each * tilted, axis=1))
             far *= tilted
+            alone[0].append(np.sum(far, axis=1))
+            alone[1].append(np.sum(near * tilted, axis=1))
             for start in range(0, len(losses), CHUNK):
                 part = slice(start, start + CHUNK)
                 for top, end in strips:
@@ -269,20 +285,27 @@ class _Nodes(NamedTuple):
         one, two = (np.sum(np.stack(sums, axis=-1), axis=-1) for sums in alone)
         total = products + (one[:, None] + two)
         terms = 2 * CHUNK + len(self.losses) / CHUNK + 16
-        doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(np.multiply.outer(*squares))
+        # |X|² = -2 Re X, and each X is known to a multiple of the rounding of its angle.
+        turn = 512 * UNIT_ROUNDOFF * abs(step) * float(np.sum(self.tilted * np.abs(self.losses)))
+        sizes = np.multiply.outer(
+            np.maximum(-2 * one.real, 0.0) + turn * (first + block * np.arange(rows)),
+            np.maximum(-2 * two.real, 0.0) + turn * np.arange(block),
+        )
+        doubt = 4 * UNIT_ROUNDOFF * terms * np.sqrt(sizes)
         return total.ravel()[:count], doubt.ravel()[:count]
 
 
-def _turns(losses: Floats, step: float, count: int) -> Complexes:
-    """e^(i k step losses) - 1 in row k < count, by doubling: far fewer sines than values."""
-    found = np.zeros((count, len(losses)), dtype=np.complex128)
-    power, done = _less_one(step * losses), 1  # of e^(i done step losses)
+def _turns(power: Complexes, count: int) -> tuple[Complexes, Complexes]:
+    """e^(ikx) - 1 in row k < count, from e^(ix) - 1, and the same for the first power of 2 that is at least `count`:
+    by doubling, without sines.
+    """
+    found, done = np.zeros((count, len(power)), dtype=np.complex128), 1
     while done < count:
         part = min(done, count - done)
         _both(found[:part], power, found[done : done + part])
         done += part
         power = _both(power, power, np.empty_like(power))
-    return found
+    return found, power
 
 
 def _both(one: Complexes, two: Complexes, found: Complexes) -> Complexes:
@@ -318,6 +341,7 @@ class SampledMoment:
         from scipy import special
 
         self.mu, self.rate, self.forward = mu, rate, forward
+        self.variance = rate * rate * math.expm1(min(mu * mu, 50.0))
         # The error of the quadrature may be e^-digits for one use; it is multiplied by the number of uses.
         self.digits = math.log(uses) + 27.0
         far = math.sqrt(2 * math.log(2 / negligible))
@@ -422,7 +446,7 @@ class SampledMoment:
         )
         of_loss += 8 * unit * np.where(losses < 0, np.expm1(np.minimum(-losses, 700.0)), 0.0)
         of_loss += 32 * unit * np.abs(losses)
-        relative = unit * (2 * z * z + np.abs(tilt) + 256 + math.log2(count))
+        relative = unit * (2 * z * z + np.abs(tilt) + 320 + math.log2(count))
         if math.isfinite(self.cut):
             # Rounding z moves x = (cut - z) / edge by a few roundings of (|z| + cut) / edge.
             slope = _kept_slope((self.cut - z) / self.edge)

@@ -26,6 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable.curves.composition.contour_moments import Complexes, Decay, GaussianMoment, LineValues, moment_of
+from deniable.curves.composition.factor_merging import LongFactors
+from deniable.curves.composition.moment_sums import MomentSum
 from deniable.curves.composition.tilt_plan import Factor, log_best_gap
 from deniable.curves.laws.closed_form import LaplaceLaw
 from deniable.curves.laws.finite_law import FiniteLaw
@@ -178,9 +180,12 @@ class _Moments:
     def __init__(self, factors: Sequence[Factor], delta: float, tilt: float) -> None:
         # Products of nearly as many factors share cached moments.
         parts = max(4, 2 ** math.ceil(math.log2(len(factors))))
-        found = ((moment_of(law, uses, LOST * delta / parts, tilt), uses) for law, uses in factors)
-        self.moments = [(moment, uses) for moment, uses in found if moment is not None]
-        self.lost = math.fsum(uses * moment.lost for moment, uses in self.moments) * (1 + 1e-9)
+        negligible = LOST * delta / parts
+        is_long = isinstance(factors, LongFactors)
+        self.head = factors.head.moments(negligible, tilt) if is_long else MomentSum((), negligible, tilt)
+        self.rest = MomentSum(factors.rest if is_long else factors, negligible, tilt)
+        self.moments = (*self.head.moments, *self.rest.moments)
+        self.lost = (self.head.lost + self.rest.lost) * (1 + 1e-15)
 
     def at(self, c: float) -> tuple[float, float]:
         """K(c), and a bound on its error."""
@@ -188,24 +193,20 @@ class _Moments:
         return float(found.values[0].real), float(found.errors[0])
 
     def line(self, c: float, frequencies: Floats) -> LineValues:
-        values, errors = np.zeros(len(frequencies), dtype=complex), np.zeros(len(frequencies))
-        unknown = np.zeros(len(frequencies), dtype=bool)
-        for moment, uses in self.moments:
-            one = moment.line(c, frequencies)
-            values += uses * one.values
-            unknown |= ~np.isfinite(one.errors)
-            errors += uses * np.where(np.isfinite(one.errors), one.errors, 0.0)
-        errors += 4 * UNIT_ROUNDOFF * len(self.moments) * np.abs(values)
-        # Where one factor is not known, the real part of the sum stays an upper bound.
-        return LineValues(np.where(unknown, values + errors, values), np.where(unknown, np.inf, errors))
+        """K(c + iω) with bounds on the errors."""
+        return self.head.line_with(self.rest, c, frequencies)
 
     def decays(self, c: float) -> list[tuple[Decay, int]]:
-        """Bounds on the moments of the Gaussian and of the factors that run most often."""
-        often = sorted(self.moments, key=lambda each: (not isinstance(each[0], GaussianMoment), -each[1]))[:FEW]
-        return [(moment.decay(c), uses) for moment, uses in often]
+        """Bounds on the moments of the Gaussian and of the factors whose losses vary most."""
+        largest = sorted(
+            self.moments, key=lambda each: (not isinstance(each[0], GaussianMoment), -each[1] * each[0].variance)
+        )
+        return [(moment.decay(c), uses) for moment, uses in largest[:FEW]]
 
     def evaluations(self, c: float, top: float) -> float:
-        return math.fsum(moment.evaluations(c, top) for moment, _ in self.moments)
+        """About how many values of e^(sL) one moment of the product takes, from a few of the factors."""
+        some = self.moments[:: -(-len(self.moments) // FEW)]
+        return math.fsum(moment.evaluations(c, top) for moment, _ in some) * len(self.moments) / len(some)
 
 
 def suits(factors: Sequence[Factor], delta: float) -> bool:

@@ -22,8 +22,9 @@ enters with its 1-norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -167,16 +168,9 @@ def panels(
     used: dict[tuple[int, ...], Rows] = {}
     for key, is_head, doublings in kinds:
         laws = (head if is_head else rest)[key]
-        end = len(laws)
-        leaves = max(LEAVES >> max(key[0] - doublings - 13, 0), 4)
-        for size in _binary(end, leaves):
-            place = (*key, doublings, end, size)
-            part = blocks.get(place) if is_head else None
-            if part is None:
-                part = _block(laws[end - size : end], key[2], tree, tree.step * 2**doublings, leaves)
-            if is_head:
-                used[place] = part
-            end -= size
+        place = (*key, doublings)
+        kept, found = (blocks, used) if is_head else ({}, {})
+        for part in _parts(laws, place, tree, kept, found):
             row = part if row is None else _row_by_row(row, part, tree)
     blocks.clear()
     blocks.update(used)
@@ -184,13 +178,37 @@ def panels(
     return _panels_of(row, lossy, tree)
 
 
-def _binary(count: int, leaves: int) -> list[int]:
-    """Block sizes that add up to `count`, from the last law to the first: a rest of less than `leaves`, then `leaves`
-    times ascending powers of 2. One more law at the end changes few of them.
+def _parts(
+    laws: tuple[Law, ...],
+    place: tuple[int, int, int, int],
+    tree: TreePlan,
+    kept: Mapping[tuple[int, ...], Rows],
+    found: dict[tuple[int, ...], Rows],
+) -> list[Rows]:
+    """The laws of one kind as two rows at most: the last laws, which do not fill a block, and the product of all blocks
+    before them. One more law changes the first row, and few blocks. Rows are taken from `kept` and put into `found`.
     """
-    whole, rest = divmod(count, leaves)
-    sizes = [rest] if rest else []
-    return sizes + [leaves << bit for bit in range(whole.bit_length()) if whole >> bit & 1]
+    points, _, uses, doublings = place
+    leaves = max(LEAVES >> max(points - doublings - 13, 0), 4)
+
+    def block(end: int, size: int) -> Rows:
+        at = (*place, end, size)
+        found[at] = kept.get(at) or _block(laws[end - size : end], uses, tree, tree.step * 2**doublings, leaves)
+        return found[at]
+
+    rest = len(laws) % leaves
+    full = len(laws) - rest
+    rows = [block(len(laws), rest)] if rest else []
+    if not full:
+        return rows
+    blocks, end = [], full
+    for bit in range((full // leaves).bit_length()):
+        if full // leaves >> bit & 1:
+            blocks.append(block(end, leaves << bit))
+            end -= leaves << bit
+    at = (*place, full)
+    found[at] = kept.get(at) or reduce(lambda one, two: _row_by_row(one, two, tree), blocks)
+    return [*rows, found[at]]
 
 
 def _block(laws: tuple[Law, ...], uses: int, tree: TreePlan, step: float, leaves: int) -> Rows:

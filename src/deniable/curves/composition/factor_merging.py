@@ -16,6 +16,7 @@ from typing import NamedTuple
 from deniable.curves.composition import convolution_tree
 from deniable.curves.composition.convolution_tree import Kinds, Rows, TreePlan
 from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.moment_sums import MomentSum
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan
 from deniable.curves.laws import finite_law
@@ -40,6 +41,9 @@ MOST_AGAIN = 24
 SHIFT = 2300
 """Exact sums of μ² are whole numbers of 2^-SHIFT. The smallest μ is 2^-1074."""
 
+MOST_SUMS = 128
+"""The most sums of moments, for different tilts, that a long product keeps."""
+
 MOST_KEPT = 4
 """The most plans, and the most trees with their partial products, that a long product keeps."""
 
@@ -55,6 +59,9 @@ class Head:
     plans: dict[float, LatticePlan] = field(default_factory=dict)
     kinds: dict[TreePlan, Kinds] = field(default_factory=dict)
     blocks: dict[TreePlan, dict[tuple[int, ...], Rows]] = field(default_factory=dict)
+    sums: dict[tuple[float, float], MomentSum] = field(default_factory=dict)
+    begun: tuple[tuple[Factor, ...], dict[tuple[float, float], MomentSum]] | None = None
+    """The factors that were added to a shorter head, and the sums of that head."""
 
     @staticmethod
     def of(factors: tuple[Factor, ...]) -> Head:
@@ -75,6 +82,23 @@ class Head:
         for tree in list(self.kinds)[-MOST_KEPT:]:
             found.kinds[tree] = convolution_tree.kinds_of(more, tree, self.kinds[tree])
             found.blocks[tree] = dict(self.blocks.get(tree, {}))
+        found.begun = (more, self.sums)
+        return found
+
+    def moments(self, negligible: float, tilt: float) -> MomentSum:
+        """The moments of all factors near a tilt; all uses of a factor may leave out the P-mass `negligible`."""
+        asked = (negligible, tilt)
+        found = self.sums.get(asked)
+        if found is None:
+            more, before = self.begun or ((), {})
+            shorter = before.get(asked)
+            if shorter is None:
+                found = MomentSum(self.factors, negligible, tilt)
+            else:
+                found = shorter.plus(more, negligible, tilt)
+            if len(self.sums) >= MOST_SUMS:
+                self.sums.clear()
+            self.sums[asked] = found
         return found
 
 
@@ -92,6 +116,8 @@ class Ingredients(NamedTuple):
     others: Mapping[Law, int] = {}
     many: bool = False
     """Whether there are so many finite laws that they are among the `others`."""
+    tally: Mapping[int, int] = {}
+    """How many of the `others` run so often."""
 
     def plus(self, factors: Sequence[Factor]) -> Ingredients:
         """These laws together with those of more factors."""
@@ -101,14 +127,20 @@ class Ingredients(NamedTuple):
         if many and not self.many:
             others.update(finites)
             finites = {}
+        tally = Counter(self.tally if many == self.many else others.values())
         for law, count in factors:
             if isinstance(law, GaussianLaw):
                 gaussian, gaussians, square = law, gaussians + count, square + count * _exact_square(law.mu)
             elif isinstance(law, FiniteLaw) and not many:
                 finites[law] = finites.get(law, 0) + count
             elif not isinstance(law, IdentityLaw):
-                others[law] = others.get(law, 0) + count
-        return Ingredients(gaussian, gaussians, square, finites, others, many)
+                before = others.get(law, 0)
+                others[law] = before + count
+                tally[before + count] += 1
+                tally[before] -= 1
+        return Ingredients(
+            gaussian, gaussians, square, finites, others, many, {n: laws for n, laws in tally.items() if n and laws}
+        )
 
 
 class SimplifiedFactors(tuple[Factor, ...]):
@@ -121,11 +153,15 @@ class LongFactors(SimplifiedFactors):
     """The factors of a long product: first the factors of its head, then the factors that may merge with later ones.
 
     If few laws run more often than the `usual` number of times, the head has their usual uses, and their other uses
-    come after it: then one more use of a law changes no partial product of the head.
+    come after it: then one more use of a law changes no partial product of the head. For the same reason the few laws
+    that run less often come after it (`apart`).
     """
 
     head: Head
     usual: float
+    apart: bool
+    again: tuple[Law, ...]
+    """The laws of which some uses come after the head."""
 
     @property
     def rest(self) -> tuple[Factor, ...]:
@@ -196,31 +232,37 @@ def simplify(factors: Sequence[Factor], side: Side, before: SimplifiedFactors | 
         short = SimplifiedFactors(_with_failure((*(Factor(law, n) for law, n in others.items()), *merged)))
         short.ingredients = every
         return short
-    usual = _usual(others)
-    again = [Factor(law, n - int(usual)) for law, n in others.items() if n > usual]
+    usual, apart = _usual(every.tally)
+
+    def in_head(law: Law, counts: Mapping[Law, int]) -> int:
+        count = counts.get(law, 0)
+        return int(usual) if count > usual else 0 if apart and count < usual else count
+
     touched = [law for law in dict.fromkeys(f.law for f in factors) if law in others]
-    unchanged = all(min(known.others[law], usual) == min(others[law], usual) for law in touched if law in known.others)
-    if isinstance(before, LongFactors) and before.usual == usual and unchanged and every.many == known.many:
-        new = tuple(Factor(law, _capped(others[law], usual)) for law in touched if law not in known.others)
-        head = before.head.plus(new) if new else before.head
+    unchanged = all(in_head(law, known.others) in (0, in_head(law, others)) for law in touched)
+    same = isinstance(before, LongFactors) and (before.usual, before.apart) == (usual, apart)
+    if isinstance(before, LongFactors) and same and unchanged and every.many == known.many:
+        new = (law for law in touched if in_head(law, others) and not in_head(law, known.others))
+        added = tuple(Factor(law, in_head(law, others)) for law in new)
+        head = before.head.plus(added) if added else before.head
+        unusual = dict.fromkeys([*before.again, *touched])
     else:
-        head = Head.of(tuple(Factor(law, _capped(n, usual)) for law, n in others.items()))
-    long = LongFactors((*head.factors, *again, *merged))
-    long.ingredients, long.head, long.usual = every, head, usual
+        head = Head.of(tuple(Factor(law, here) for law in others if (here := in_head(law, others))))
+        unusual = dict.fromkeys(law for law, n in others.items() if n != usual)
+    again = {law: left for law in unusual if (left := others[law] - in_head(law, others))}
+    long = LongFactors((*head.factors, *(Factor(law, left) for law, left in again.items()), *merged))
+    long.ingredients, long.head, long.usual, long.apart, long.again = every, head, usual, apart, tuple(again)
     return long
 
 
-def _usual(others: Mapping[Law, int]) -> float:
-    """How often most of these laws run, the smaller of two numbers that are as common; infinity if more than MOST_AGAIN
-    laws run more often.
+def _usual(tally: Mapping[int, int]) -> tuple[float, bool]:
+    """How often most laws run, the smaller of two numbers that are as common; infinity if more than MOST_AGAIN laws run
+    more often. And whether at most MOST_AGAIN laws run less often. `tally` counts the laws by how often they run.
     """
-    tally = Counter(others.values())
     usual = min(tally, key=lambda count: (-tally[count], count), default=0)
-    return usual if sum(n for count, n in tally.items() if count > usual) <= MOST_AGAIN else math.inf
-
-
-def _capped(count: int, usual: float) -> int:
-    return count if count <= usual else int(usual)
+    if sum(n for count, n in tally.items() if count > usual) > MOST_AGAIN:
+        return math.inf, False
+    return usual, sum(n for count, n in tally.items() if count < usual) <= MOST_AGAIN
 
 
 def _merged(every: Ingredients, side: Side) -> list[Factor]:

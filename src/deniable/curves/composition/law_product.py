@@ -425,9 +425,7 @@ class Product:
         return self._contour[1]
 
     def contour_bound(self, delta: float, tilt: float | None = None) -> float:
-        """A quick upper bound on ε(δ) from analytic moments near a tilt (by default, the best one); inf if they are not
-        known.
-        """
+        """A quick upper bound on ε(δ) from analytic moments near a tilt (by default, the best one), or inf."""
         least = numbers.below(delta - self.infinity("upper"))
         if not self.needs_panels or not 0 < least < 1 or self.renyi is not None:
             return math.inf

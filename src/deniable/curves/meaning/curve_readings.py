@@ -104,13 +104,12 @@ def _extended(curve: Curve) -> _Read | None:
     factor.
     """
     origin = curve.origin
-    if origin is None or len(origin[1].factors) > MOST_ADDED or len(origin[0].factors) < LEAST:
+    if origin is None or len(origin[1].counts) > MOST_ADDED or len(origin[0].counts) < LEAST:
         return None
     read = _remembered(origin[0])
-    if read is None or read.forward.renyi is not None or any(atom.renyi_only for atom, _ in origin[1].factors):
+    if read is None or read.forward.renyi is not None or any(atom.renyi_only for atom in origin[1].counts):
         return None
-    alike = {atom for atom, _ in origin[1].factors if atom.repeated(2) is not None}
-    if alike and any(atom in alike for atom, _ in origin[0].factors):
+    if any(atom in origin[0].counts and atom.repeated(2) is not None for atom in origin[1].counts):
         return None  # the old uses and the new ones are one atom together
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in origin[1].factors]
     flips = read.may_flip or any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
@@ -159,11 +158,11 @@ def _alternatives(curve: Curve) -> tuple[Curve, ...]:
     """The curves whose worst is this curve, if it is a single factor of this kind; both directions of each of them
     count. Empty for other curves.
     """
-    if sum(count for _, count in curve.factors) != 1 or not curve.factors[0][0].alternatives():
+    if (atom := curve.single) is None or not atom.alternatives():
         from deniable.curves.atoms import grouped_samples
 
         return grouped_samples.worst_division(curve)
-    return tuple(dict.fromkeys(part for part, _ in curve.factors[0][0].alternatives()))
+    return tuple(dict.fromkeys(part for part, _ in atom.alternatives()))
 
 
 @quietly
