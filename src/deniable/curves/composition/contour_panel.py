@@ -181,9 +181,11 @@ class _Moments:
         # Products of nearly as many factors share cached moments.
         parts = max(4, 2 ** math.ceil(math.log2(len(factors))))
         negligible = LOST * delta / parts
-        is_long = isinstance(factors, LongFactors)
-        self.head = factors.head.moments(negligible, tilt) if is_long else MomentSum((), negligible, tilt)
-        self.rest = MomentSum(factors.rest if is_long else factors, negligible, tilt)
+        if isinstance(factors, LongFactors):
+            self.head, rest = factors.head.moments(negligible, tilt), factors.rest
+        else:
+            self.head, rest = MomentSum((), negligible, tilt), tuple(factors)
+        self.rest = MomentSum(rest, negligible, tilt)
         self.moments = (*self.head.moments, *self.rest.moments)
         self.lost = (self.head.lost + self.rest.lost) * (1 + 1e-15)
 
