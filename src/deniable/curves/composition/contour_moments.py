@@ -7,8 +7,8 @@ sampled Gaussian, M(s) is an integral over the normal distribution of the output
     M(s) = E e^(pw),    w = log(1 - q + q e^l),    l = μz - μ²/2,    z ~ N(0, 1),
 
 with p = s + 1 for the law of the sample against the law without it, and p = -s for the other direction. The midpoint
-rule sums e^(pw) - 1, not e^(pw): the count of uses, up to 10^12, multiplies the rounding errors of M. The theory page
-derives all error bounds ("Contour integrals").
+rule sums e^(sL) - 1 under P, L = ±w: the count of uses, up to 10^12, multiplies the rounding errors of M, and these are
+multiples of |s|. The theory page derives all error bounds ("Contour integrals").
 
 The integral covers a finite range of z. The outcomes outside of it have so little P-mass that all uses together lose a
 negligible part of δ. An upper bound on δ adds the lost mass; a lower bound leaves it out.
@@ -39,19 +39,13 @@ MOST_VALUES = 2**19
 CHUNK = 64
 """How many products are added up at a time: rounding errors of a sum grow with the number of its terms."""
 
-MOST_TOGETHER = 2**16
-"""The most values of e^(iω loss) - 1 that are computed together: they fit into a processor's cache."""
-
-ONE_THREAD = 2**15
-"""OpenBLAS multiplies complex matrices in one thread if they take at most this many products of numbers. More threads
-would wait for each other longer than they compute.
+MOST_TOGETHER, ONE_THREAD = 2**16, 2**15
+"""The most values of e^(iω loss) - 1 that are computed together (they fit into a processor's cache), and the most
+products for which OpenBLAS multiplies complex matrices in one thread. More threads would mostly wait for each other.
 """
 
-MOST_KNOWN = 4096
-"""The most frequencies whose bound on a moment is cached."""
-
-SHORT_LINE = 256
-"""Lines of at most this many points are cached."""
+SHORT_LINE, MOST_KNOWN = 256, 4096
+"""The longest line, and the most bounds on a moment at single frequencies, that are cached."""
 
 MOST_NODES = 2**16
 """The most nodes of one integral."""
@@ -245,8 +239,8 @@ class FiniteMoment:
 
 
 class _Nodes(NamedTuple):
-    """Nodes of the midpoint rule on one line: the losses w, weights times e^(Re p w), the sum of e^(Re p w) - 1, and
-    bounds on the errors of M, which are `fixed` + |p| × `growing`.
+    """Nodes of the midpoint rule on one line: the numbers w, P-masses times e^(cL), the sum of e^(cL) - 1, and bounds
+    on the errors of M, which are `fixed` + |s| × `growing`.
     """
 
     losses: Floats
@@ -360,13 +354,13 @@ class SampledMoment:
             # The loss is at most -log(1 - q).
             saturated = math.sqrt(2 * (self.digits + 3 - tilt * math.log1p(-rate)))
             self.low = min(self.low, -min(tilt * mu + deep, saturated))
-        self.without, self.present = self._outside(0.0), self._outside(mu)
-        under_p = (1 - rate) * self.without + rate * self.present if forward else self.without
-        self.lost = under_p * (1 + 1e-12) + 1e-300
-        # Beyond the ends of the range, a smooth cut keeps outcomes with a probability between 0 and 1.
-        self.unsure = 1e-12 * self.without
-        if math.isfinite(self.cut):
-            self.unsure += float(special.ndtr(-self.high) + special.ndtr(self.low))
+        present = rate if forward else 0.0
+        self.left_out = (1 - present) * self._outside(0.0) + present * self._outside(mu)
+        self.lost = self.left_out * (1 + 1e-12) + 1e-300
+        self.unsure = 1e-12 * self.left_out
+        if math.isfinite(self.cut):  # beyond the ends of the range, outcomes are kept with some probability
+            ends = [float(special.ndtr(mean - self.high) + special.ndtr(self.low - mean)) for mean in (0.0, mu)]
+            self.unsure += (1 - present) * ends[0] + present * ends[1]
         self._lines: dict[tuple[float, float, int], LineValues] = {}
         self._decays: dict[float, Decay] = {}
 
@@ -389,6 +383,14 @@ class SampledMoment:
         """q e^l / (1 - q + q e^l) at z: the chance that the person took part."""
         exponent = self.mu * z - self.mu**2 / 2
         return np.asarray(1 / (1 + (1 - self.rate) / self.rate * np.exp(np.minimum(-exponent, 690.0))))
+
+    def _log_density_of_p(self, z: Floats) -> Floats:
+        """log of √(2π) times the density of P: N(0, 1), or (1 - q) N(0, 1) + q N(μ, 1)."""
+        without = -z * z / 2
+        if not self.forward:
+            return without
+        present = math.log(self.rate) - (z - self.mu) ** 2 / 2
+        return np.asarray(np.logaddexp(math.log1p(-self.rate) + without, present))
 
     def _loss(self, z: float) -> float:
         return float(self._losses(np.array([z]))[0])
@@ -424,7 +426,7 @@ class SampledMoment:
 
     def _nodes(self, c: float, top: float) -> _Nodes:
         """The nodes for all frequencies up to `top`."""
-        mu, power = self.mu, self._power(c)
+        mu, power = self.mu, c if self.forward else -c
         (low, high), (wanted, half) = (self.low, self.high), self._strip(c, top)
         if not (high - low) / wanted < MOST_NODES:
             return UNKNOWN
@@ -432,21 +434,21 @@ class SampledMoment:
         step = (high - low) / count
         z: Floats = low + step * (np.arange(count, dtype=float) + 0.5)
         losses = self._losses(z)
-        normal, tilt = -z * z / 2, power * losses
-        if float(np.max(tilt + normal)) > LARGEST_EXPONENT / 2:
+        log_density, tilt = self._log_density_of_p(z), power * losses
+        if float(np.max(tilt + log_density)) > LARGEST_EXPONENT / 2:
             return UNKNOWN
         scale = step / math.sqrt(2 * math.pi)
         kept = self._kept(z) * scale
-        weights, tilted = np.exp(normal) * kept, np.exp(tilt + normal) * kept
+        weights, tilted = np.exp(log_density) * kept, np.exp(tilt + log_density) * kept
         real = float(np.sum(np.where(tilt > 1, tilted - weights, weights * np.expm1(np.minimum(tilt, 1.0)))))
         # Rounding errors, as on the theory page: of l, of the loss, of the weights, of the sums.
         unit = UNIT_ROUNDOFF
-        of_loss = self._shares(z) * (4 * unit * (np.abs(mu * z) + mu * mu)) + 8 * unit * np.abs(
-            np.expm1(-np.abs(losses))
-        )
-        of_loss += 8 * unit * np.where(losses < 0, np.expm1(np.minimum(-losses, 700.0)), 0.0)
-        of_loss += 32 * unit * np.abs(losses)
-        relative = unit * (2 * z * z + np.abs(tilt) + 320 + math.log2(count))
+        shares = self._shares(z)
+        of_loss = shares * (4 * unit * (np.abs(mu * z) + mu * mu)) + 8 * unit * np.abs(np.expm1(-np.abs(losses)))
+        of_loss += unit * (8 * np.where(losses < 0, np.expm1(np.minimum(-losses, 700.0)), 0.0) + 32 * np.abs(losses))
+        # z²/2 and (z - μ)²/2 are rounded where they decide.
+        squares = (1 - shares) * z * z + shares * (z - mu) ** 2 if self.forward else z * z
+        relative = unit * (4 * (squares + np.abs(log_density)) + np.abs(tilt) + 400 + math.log2(count))
         if math.isfinite(self.cut):
             # Rounding z moves x = (cut - z) / edge by a few roundings of (|z| + cut) / edge.
             slope = _kept_slope((self.cut - z) / self.edge)
@@ -456,7 +458,8 @@ class SampledMoment:
         ends = 0.0
         for at in (low, high):
             kept_there = float(self._kept(np.array([at]))[0]) * (1 + 1e-9) + 1e-300
-            ends += kept_there * (math.exp(min(power * self._loss(at) - at * at / 2, 700.0)) + math.exp(-at * at / 2))
+            log_there = float(self._log_density_of_p(np.array([at]))[0])
+            ends += kept_there * (math.exp(min(power * self._loss(at) + log_there, 700.0)) + math.exp(log_there))
         missed = 2.1 * math.exp(-self.digits) * (float(np.sum(tilted)) * 1.02 + 1) + 2 * half / self.digits * ends
         fixed = 1.01 * (missed + self.unsure) + 4 * unit * abs(real)
         return _Nodes(losses, tilted, real, fixed, growing)
@@ -489,9 +492,9 @@ class SampledMoment:
         step = float(frequencies[1]) if len(frequencies) > 1 else 0.0
         turned, doubt = nodes.turned(part.start, part.stop - part.start, step if self.forward else -step)
         frequencies = frequencies[part]
-        real, imaginary = nodes.real + turned.real - self.without, turned.imag
+        real, imaginary = nodes.real + turned.real - self.left_out, turned.imag
         size = np.hypot(1 + real, imaginary)
-        error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing + doubt
+        error = nodes.fixed + np.hypot(c, frequencies) * nodes.growing + doubt
         logs = 0.5 * np.log1p(2 * real + (real * real + imaginary * imaginary)) + 1j * np.arctan2(imaginary, 1 + real)
         parts = np.abs(real) + np.abs(imaginary)
         ratio = error / size + 16 * UNIT_ROUNDOFF * parts * (1 + parts) / (size * size)
