@@ -155,3 +155,57 @@ def test_a_refusal_reads_little_more_than_a_question(text: str) -> None:
     assert repaired(text, EXAMPLE, accepts).question
     assert sum(map(len, tried)) < 6100
     assert (len(tried) > 1) == (len(text) <= 6000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT diagnosis FROM visits WHERE age > 60 ORDER BY cost DESC LIMIT 10",
+        "SELECT patient_id, cost FROM visits ORDER BY cost DESC LIMIT 10",
+        "SELECT cost * 2 AS twice FROM visits",
+    ],
+)
+def test_a_list_of_rows_is_refused_as_a_list_of_rows(text: str) -> None:
+    """It was refused because a column was not grouped, or because the id was a key: true of no part of the text."""
+    with pytest.raises(QuestionRefused) as refused:
+        parse(text, EXAMPLE)
+    assert refused.value.code == "star"
+    assert parse(refused.value.instead, EXAMPLE).measures
+
+
+WITHIN = [
+    (
+        "WITH t AS (SELECT diagnosis AS d, SUM(cost) AS c FROM visits WHERE age > 60 GROUP BY diagnosis) "
+        "SELECT city, c FROM wards, t WHERE ward = d AND c > 3",
+        "SELECT diagnosis AS d, SUM(cost) AS c FROM visits WHERE age > 60 GROUP BY diagnosis",
+    ),
+    (
+        "SELECT (SELECT AVG(n) FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) AS x) "
+        "/ (SELECT SUM(days) FROM stays) AS s",
+        "SELECT AVG(n) FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) AS x",
+    ),
+    (
+        "SELECT patient_id, ward, weight, SUM(cost) AS c FROM visits GROUP BY patient_id, ward, weight ORDER BY c LIMIT 5",
+        "SELECT ward, SUM(cost) AS c FROM visits GROUP BY ward LIMIT 5",
+    ),
+    (
+        "SELECT patient_id, ward, weight, SUM(cost) AS c FROM visits WHERE age > 3 "
+        "AND cost > (SELECT AVG(cost) FROM visits) GROUP BY patient_id, ward, weight",
+        "SELECT ward, SUM(cost) AS c FROM visits WHERE age > 3 GROUP BY ward",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "kept"), WITHIN, ids=["a WITH", "a quotient", "keys", "keys and a sub-query"])
+def test_a_repair_keeps_what_can_be_asked(text: str, kept: str) -> None:
+    """These were repaired to SELECT COUNT(*) FROM one of their tables, which none of them asks for."""
+    with pytest.raises(QuestionRefused) as refused:
+        parse(text, EXAMPLE)
+    assert sqlglot.parse_one(refused.value.instead) == sqlglot.parse_one(kept)
+
+
+def test_the_least_text_is_refused_because_it_is_of_one_person() -> None:
+    with pytest.raises(QuestionRefused) as refused:
+        parse("SELECT ward, MIN(diagnosis) AS first FROM visits GROUP BY ward", EXAMPLE)
+    assert refused.value.code == "kinds"
+    assert "one person" in refused.value.rule

@@ -388,6 +388,9 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
         return
     dated = found.kind in {Kind.DATE, Kind.TIMESTAMP} and function.takes_dates
     if found.kind not in NUMBERS and not dated:
+        if function.keeps_kind and function.is_ranked and found.kind is Kind.TEXT:
+            least = f"{measure.function} of texts would show the text of one person"
+            raise QuestionRefused("kinds", least, _instead(measure, found.kind))
         raise QuestionRefused(
             "kinds", f"{_name(measure)} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
         )

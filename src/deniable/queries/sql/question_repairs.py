@@ -88,6 +88,8 @@ def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tup
     listed = [item(each)[1] for each in columns if not isinstance(item(each)[1].this, exp.Star)]
     listed += _public_keys(tree, tables) if len(listed) < len(tree.expressions) else []
     first = tree.expressions[0] if tree.expressions else tree
+    yield from _fewer_keys(tree, keys, first)
+    yield from _inner_questions(selects[1:])
     several: list[list[exp.Expression]] = [keys, listed, *([each] for each in (*keys, *listed))]
     for by in several:
         if by:
@@ -98,6 +100,33 @@ def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tup
         yield part or first, _changed(tree, tree, {"expressions": [count], "group": None, **plain, **further})
     for inner in selects[1:]:
         yield first, _changed(inner, inner, {"expressions": [count], "group": None, **plain})
+
+
+def _inner_questions(selects: list[exp.Select]) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    """Sub-queries that are questions themselves: the groups of a WITH, or one side of a quotient. Outermost first."""
+    for inner in selects:
+        if any(has_aggregate(each) for each in inner.expressions):
+            yield inner, inner.copy()
+
+
+def _fewer_keys(
+    tree: exp.Select, keys: list[exp.Expression], first: exp.Expression
+) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    """The aggregates of a grouped SELECT by one of its keys, and then without keys; also without its sub-queries in
+    WHERE.
+    """
+    aggregates = [each for each in tree.expressions if has_aggregate(each)]
+    if not aggregates or not keys:
+        return
+    where = tree.args.get("where")
+    whole = [*conjoined(where.this)] if where is not None else []
+    plain = [each for each in whole if each.find(exp.Query) is None and isinstance(each, exp.Condition)]
+    conditions = [where, exp.Where(this=exp.and_(*(each.copy() for each in plain)))] if plain else [where]
+    for condition in conditions if len(plain) < len(whole) else conditions[:1]:
+        for by in (*([each] for each in keys), []):
+            group = exp.Group(expressions=[each.copy() for each in by]) if by else None
+            made = {"expressions": [*by, *aggregates], "group": group, "where": condition}
+            yield first, _changed(tree, tree, {**made, "order": None, "having": None})
 
 
 def _renamed(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tuple[exp.Expression, exp.Expression]]:

@@ -160,7 +160,12 @@ class _Reader:
             if _is_star(node):
                 refuse("star")
             measures.wish = alias if is_aggregate(unwrapped(node)) else ""
-            columns.append((alias, reader.read(node)))
+            try:
+                columns.append((alias, reader.read(node)))
+            except QuestionRefused as refused:
+                if not asks and refused.code in ("group", "person"):  # what is wrong is that rows are listed
+                    refuse("star")
+                raise
         measures.wish = ""
         titled = _titled(columns)
         reader.aliases = {name.casefold(): expression for name, expression in titled}
