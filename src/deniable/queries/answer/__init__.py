@@ -5,6 +5,7 @@
     answer              a small table of noisy numbers with intervals and a `receipt`; `answer_display` and
                         `answer_files` print and save it; `privacy_statement` writes the text for a publication
     window_intervals    the noise intervals of windows and of aggregates over noisy rows
+    group_differences   two averages compared, with an interval for noise and sampling together
     explanation         a question step by step, with the stability of each step and the sensitivity of each number
     plan_cache          the plans of a session's questions, so that SQL is read once
     single_answers      how one question is answered, and how an answer is refined

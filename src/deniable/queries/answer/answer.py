@@ -44,6 +44,7 @@ from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget
+    from deniable.queries.answer.group_differences import GroupDifference
     from deniable.queries.answer.privacy_statement import Statement
     from deniable.queries.answer.receipt import Receipt
     from deniable.queries.answer.release import Released
@@ -283,6 +284,16 @@ class Answer(Shown):
         other._touched = True  # shares are not counts or sums, so fits do not accept them
         other.adjustments = (*self.adjustments, f"shares of the total of all groups: {', '.join(factors)}")
         return other
+
+    def difference(self, column: str, groups: Sequence[Any]) -> GroupDifference:
+        """The average of a group minus that of another, `difference("m", ("B", "A"))`, as in an A/B test. Free.
+
+        `column` is an AVG(x); the answer must also have COUNT(x) and VAR_SAMP(x) (or another deviation), and at most
+        one row of each person. The result has a noise interval, and a joint interval for noise and sampling error.
+        """
+        from deniable.queries.answer import group_differences
+
+        return group_differences.difference(self, column, groups)
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph for a paper or a regulator. ε is stated at `delta`, by default the budget's δ."""
