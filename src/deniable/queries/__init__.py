@@ -12,6 +12,7 @@
     standing_days, standing_records          the days of those, and what the ledger stores about them
     running_totals                           the noise of totals over days
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
+    found_bounds                             such bounds inside a question, for a part of its cost
     progress_bar                the progress of a registration, on the owner's terminal
 
 A question passes sql or frame -> plan -> (the session charges the ledger) -> engines -> answer.release -> (the session
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from deniable.queries.dashboard_plan import DashboardPlan, plan_dashboard
     from deniable.queries.engines.engine import DatabaseTable
     from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.found_bounds import AnswerWithBounds, ask_finding_bounds
     from deniable.queries.frame.frame import Frame
     from deniable.queries.frame.frame_aggregates import (
         count,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "AnswerWithBounds",
     "Bounds",
     "DashboardPlan",
     "DatabaseTable",
@@ -67,6 +70,7 @@ __all__ = [
     "Registration",
     "Session",
     "Standing",
+    "ask_finding_bounds",
     "count",
     "count_distinct",
     "count_persons",
@@ -85,6 +89,7 @@ __all__ = [
 
 _HOMES = {
     "Answer": "answer.answer",
+    "AnswerWithBounds": "found_bounds",
     "Bounds": "bought_bounds",
     "DashboardPlan": "dashboard_plan",
     "DatabaseTable": "engines.engine",
@@ -95,6 +100,7 @@ _HOMES = {
     "Registration": "engines.registration_report",
     "Session": "session",
     "Standing": "standing_questions",
+    "ask_finding_bounds": "found_bounds",
     "count": "frame.frame_aggregates",
     "count_distinct": "frame.frame_aggregates",
     "count_persons": "frame.frame_aggregates",

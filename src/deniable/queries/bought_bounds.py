@@ -141,12 +141,17 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
     if domain.bounds is not None or domain.keys is not None:
         declares = "bounds" if domain.bounds is not None else "keys"
         raise InvalidParameter("column", column, f"has {declares} in the schema", "remove them to buy others")
-    starts = [bin[0] for bin in bins(domain.kind)]
+    return name, histogram(frame, column)
+
+
+def histogram(frame: Frame, column: str) -> Question:
+    """The question for the noisy number of rows in each public bin of a column of a frame."""
+    starts = [bin[0] for bin in bins(frame.relation.columns[column].kind)]
     value = col(column)
     # From the top down: the first true condition gives the bin, and none is true for NULL.
     branches = [(value >= start, start) for start in reversed(starts[1:])]
     sorted_in = case(*branches, (value < starts[1], starts[0]))
-    return name, frame.group_by(at_least=sorted_in).agg(n=count())
+    return frame.group_by(at_least=sorted_in).agg(n=count())
 
 
 @lru_cache(maxsize=8)

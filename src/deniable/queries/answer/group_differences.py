@@ -96,7 +96,11 @@ def _columns(answer: Answer, column: str) -> tuple[Measure, Measure, str]:
     """(the measure of the averages, that of the variances, the column of the counts)."""
     question = answer.plan.question
     measures = {each.name: each for each in question.measures}
-    shown = {name: measures[made.name] for name, made in question.post.columns if _is_measure(made, measures)}
+    shown = {
+        name: measures[made.name]
+        for name, made in question.post.columns
+        if isinstance(made, Column) and made.name in measures
+    }
     average = shown.get(column)
     if average is None or average.function != "avg" or average.expression is None:
         raise InvalidParameter("column", column, "must be the name of an AVG of the answer", f"ask {EXAMPLE}")
@@ -110,10 +114,6 @@ def _columns(answer: Answer, column: str) -> tuple[Measure, Measure, str]:
         rule = "needs the variance and the number of the same values, because sampling error depends on them"
         raise InvalidParameter("column", column, rule, f"ask {EXAMPLE}")
     return average, shown[spreads[0]], counts[0]
-
-
-def _is_measure(made: Expression, measures: dict[str, Measure]) -> bool:
-    return isinstance(made, Column) and made.name in measures
 
 
 def _is_of(measure: Measure, expression: Expression) -> bool:
@@ -150,11 +150,11 @@ def _sampling(answer: Answer, average: Measure, spread: Measure, counted: str, p
 
 def _apart(answer: Answer, column: str, places: tuple[int, int], sampled: Sequence[float]) -> Interval:
     """The interval of a difference, from the distances to the ends of both noise intervals and the sampling errors."""
-    ends = [answer.interval(column)[place] for place in places]
+    around, other = (answer.interval(column)[place] for place in places)
     values = [float(answer[column][place]) for place in places]  # type: ignore[arg-type]  # numbers: checked before
-    if ends[0] is None or ends[1] is None:
+    if around is None or other is None:
         return None
-    (low, high), (other_low, other_high) = ends
+    (low, high), (other_low, other_high) = around, other
     value = values[0] - values[1]
     down = math.hypot(values[0] - low, other_high - values[1], *sampled)
     up = math.hypot(high - values[0], values[1] - other_low, *sampled)

@@ -18,7 +18,7 @@ from deniable.queries.sql.share_windows import shares_in
 
 if TYPE_CHECKING:
     from deniable.queries.plan.noise_planner import Noise, NoisePlan
-    from deniable.queries.plan.pricing import AskedCost, Price
+    from deniable.queries.plan.pricing import AskedCost, PartOf, Price
     from deniable.queries.plan.question import Question
     from deniable.queries.session import Session
 
@@ -50,7 +50,7 @@ def answered_text(
 def answered(
     session: Session,
     question: str | Question,
-    asked: AskedCost,
+    asked: AskedCost | PartOf,
     key: str | None,
     payer: str | None,
     fresh: bool = False,

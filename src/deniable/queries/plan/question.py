@@ -420,6 +420,16 @@ def _name(measure: Measure) -> str:
     return "median" if measure.function == "quantile" and measure.options.get("q") == 0.5 else measure.function
 
 
+def needs_bounds(measure: Measure, relation: RelationNode) -> bool:
+    """Whether a measure is refused only because its values have no bounds."""
+    function = FUNCTIONS.get(measure.function)
+    if function is None or function.counts or measure.expression is None:
+        return False
+    found = typed(measure.expression, relation.columns).domain
+    fits = found.kind in NUMBERS or (found.kind in {Kind.DATE, Kind.TIMESTAMP} and function.takes_dates)
+    return fits and _unbounded(found) != ""
+
+
 def _unbounded(domain: Domain) -> str:
     """Why the bounds of a number cannot be used; "" if they can."""
     if domain.bounds is None:

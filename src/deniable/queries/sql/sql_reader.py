@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -36,9 +36,14 @@ from deniable.tables.expressions import Column, Expression, Literal, call, case,
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table
 
+Clamp = Callable[[RelationNode, Measure], Measure]
+"""A function that may put bounds around what a measure of a relation aggregates."""
 
-def parse(text: str, tables: Mapping[str, Table]) -> Question:
+
+def parse(text: str, tables: Mapping[str, Table], clamp: Clamp | None = None) -> Question:
     """The question that a SELECT asks of these tables; `QuestionRefused` if it asks anything else.
+
+    `clamp` is applied to each aggregate over rows before its bounds are checked (`found_bounds`).
 
     >>> from deniable.queries.plan.refusals import EXAMPLE
     >>> question = parse("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward", EXAMPLE)
@@ -46,7 +51,7 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     (('ward', 'n'), ('A', 'B', 'C', None))
     """
     try:
-        return _parsed(text, tables)
+        return _parsed(text, tables, clamp)
     except QuestionRefused as refused:
         added = text.added if isinstance(text, InDialect) else 0
         found = repaired(text, tables, lambda each: _is_question(each, tables))
@@ -108,7 +113,7 @@ def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
     return text if _is_question(text, tables) else None
 
 
-def _parsed(text: str, tables: Mapping[str, Table]) -> Question:
+def _parsed(text: str, tables: Mapping[str, Table], clamp: Clamp | None = None) -> Question:
     found = read(text)
     try:
         tree = found.tree
@@ -119,7 +124,7 @@ def _parsed(text: str, tables: Mapping[str, Table]) -> Question:
             refuse("union outside")
         if not isinstance(tree, exp.Select):
             refuse("statement")
-        return _Reader(Relations(tables), found.options).question(tree, {})
+        return _Reader(Relations(tables), found.options, clamp).question(tree, {})
     except RecursionError:  # ten thousand characters can exceed Python's recursion limit
         refuse("depth")
 
@@ -134,6 +139,7 @@ class _Reader:
 
     relations: Relations
     options: Mapping[str, str]
+    clamp: Clamp | None = None
 
     def question(self, select: exp.Select, known: Environment) -> Question:
         if select.args.get("from_") is None and next(select.find_all(exp.Subquery), None) is not None:
@@ -179,7 +185,10 @@ class _Reader:
         post = Post(titled, condition, order, limit, offset, tuple(reader.windows), best)
         if not measures.found:
             refuse("aggregate")
-        return asked(*measures.measured(), post, self._settings(scope))
+        relation, by, made = measures.measured()
+        if self.clamp is not None:
+            made = [self.clamp(relation, each) for each in made]
+        return asked(relation, by, made, post, self._settings(scope))
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
