@@ -127,7 +127,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_charged() -> None:
         with worded(InvalidParameter, parameter="delta"):
             ask_finding_bounds(s, TOTALS, epsilon=0.5, delta=1e-7)
         with worded(InvalidParameter, parameter="session"):
-            ask_finding_bounds("t", TOTALS, epsilon=0.5)  # type: ignore[arg-type]
+            ask_finding_bounds("t", TOTALS, epsilon=0.5)  # type: ignore[arg-type]  # as a caller may
         with pytest.raises(QuestionRefused):
             ask_finding_bounds(s, "SELECT cost, SUM(cost) AS s FROM t GROUP BY cost", epsilon=0.5)
         with pytest.raises(QuestionRefused):

@@ -49,15 +49,21 @@ def test_intervals_contain_the_difference_of_the_populations(kind: str) -> None:
     with opened(people(19, 2 * tests, each), BUDGETS[kind], arms=2 * tests) as s:
         answer = s.ask(TEST, share=1)
     found = [answer.difference("m", (2 * k + 1, 2 * k)) for k in range(tests)]
-    joint = [one.joint_interval for one in found]
-    assert None not in joint
-    held = sum(low <= truth <= high for low, high in joint if low is not None)  # type: ignore[misc]
-    alone = sum(one.noise_interval[0] <= truth <= one.noise_interval[1] for one in found)  # type: ignore[index]
+    joint = [both(one.joint_interval) for one in found]
+    held = sum(low <= truth <= high for low, high in joint)
+    alone = sum(low <= truth <= high for low, high in (both(one.noise_interval) for one in found))
     assert stats.binom.cdf(held, tests, 0.95) > 1e-9
     assert stats.binom.cdf(alone, tests, 0.95) < 1e-9
     errors = [one.value - truth for one in found]
-    widths = [(high - low) / 2 for low, high in joint]  # type: ignore[misc]
+    widths = [(high - low) / 2 for low, high in joint]
     assert np.mean(widths) < 1.35 * 1.96 * np.std(errors)  # and they are not far too wide
+
+
+def both(around: Any) -> tuple[float, float]:
+    """An interval that must exist."""
+    assert around is not None
+    low, high = around
+    return low, high
 
 
 def half_width(waves: Any, step: float, confidence: float) -> float:
@@ -85,13 +91,14 @@ def test_the_interval_by_hand() -> None:
     with opened(people(20, 2, 300), BUDGETS["gaussian"]) as s:
         answer = s.ask(TEST, mu=0.9)
         found = answer.difference("m", (1, 0))
-        assert found.value == answer["m"][1] - answer["m"][0]  # type: ignore[operator]
+        zero, one = (float(str(each)) for each in answer["m"])
+        assert found.value == one - zero
         assert found.groups == (1, 0)
-        ups = [answer.interval("m")[1][1] - answer["m"][1], answer["m"][0] - answer.interval("m")[0][0]]  # type: ignore[index, operator]
-        assert found.noise_interval[1] - found.value == pytest.approx(math.hypot(*ups))  # type: ignore[index]
-        sampled = [answer.interval("v")[k][1] / answer.interval("n")[k][0] for k in (0, 1)]  # type: ignore[index]
+        ups = [both(answer.interval("m")[1])[1] - one, zero - both(answer.interval("m")[0])[0]]
+        assert both(found.noise_interval)[1] - found.value == pytest.approx(math.hypot(*ups))
+        sampled = [both(answer.interval("v")[k])[1] / both(answer.interval("n")[k])[0] for k in (0, 1)]
         whole = math.hypot(*ups, stats.norm.ppf(0.975) * math.sqrt(sum(sampled)))
-        assert found.joint_interval[1] - found.value == pytest.approx(whole)  # type: ignore[index]
+        assert both(found.joint_interval)[1] - found.value == pytest.approx(whole)
         assert "noise and sampling error, at 95 %: " in str(found)
         deviation = s.ask(TEST.replace("VAR_SAMP(x)", "STDDEV_POP(x)"), mu=0.1)
         assert deviation.difference("m", (1, 0)).joint_interval is not None

@@ -80,20 +80,21 @@ def difference(answer: Answer, column: str, groups: Sequence[Any]) -> GroupDiffe
         rule = "has several rows of one person, which are not independent samples"
         remedy = "average per person first: FROM (SELECT id, ANY_VALUE(arm) AS arm, AVG(x) AS x FROM t GROUP BY id)"
         raise InvalidParameter("answer", NOTHING, rule, remedy)
-    average, spread, counted = _columns(answer, column)
+    spread, counted = _columns(answer, column)
     first, second = (_row(answer, group) for group in _two(groups))
     values = [answer[column][place] for place in (first, second)]
     if not all(isinstance(each, int | float) for each in values):
         raise InvalidOperation("one of the averages is missing, because its noisy count is 0")
     value = float(values[0]) - float(values[1])  # type: ignore[arg-type]  # checked above
     noise = _apart(answer, column, (first, second), (0.0, 0.0))
-    sampled = [_sampling(answer, average, spread, counted, place) for place in (first, second)]
-    both = None if None in sampled else _apart(answer, column, (first, second), sampled)  # type: ignore[arg-type]
+    found = [_sampling(answer, spread, counted, place) for place in (first, second)]
+    sampled = [each for each in found if each is not None]
+    both = _apart(answer, column, (first, second), sampled) if len(sampled) == len(found) else None
     return GroupDifference(column, (groups[0], groups[1]), value, noise, both, answer.confidence)
 
 
-def _columns(answer: Answer, column: str) -> tuple[Measure, Measure, str]:
-    """(the measure of the averages, that of the variances, the column of the counts)."""
+def _columns(answer: Answer, column: str) -> tuple[Measure, str]:
+    """(the measure of the variances, the column of the counts) that belong to a column of averages."""
     question = answer.plan.question
     measures = {each.name: each for each in question.measures}
     shown = {
@@ -113,7 +114,7 @@ def _columns(answer: Answer, column: str) -> tuple[Measure, Measure, str]:
     if not spreads or not counts:
         rule = "needs the variance and the number of the same values, because sampling error depends on them"
         raise InvalidParameter("column", column, rule, f"ask {EXAMPLE}")
-    return average, shown[spreads[0]], counts[0]
+    return shown[spreads[0]], counts[0]
 
 
 def _is_of(measure: Measure, expression: Expression) -> bool:
@@ -136,7 +137,7 @@ def _row(answer: Answer, group: Any) -> int:
     raise InvalidParameter("groups", NOTHING, rule, "write a value for each key, as in the answer")
 
 
-def _sampling(answer: Answer, average: Measure, spread: Measure, counted: str, place: int) -> float | None:
+def _sampling(answer: Answer, spread: Measure, counted: str, place: int) -> float | None:
     """The half-width of the sampling error of an average; None if it is not known, or too few people are."""
     names = {made.name: name for name, made in answer.plan.question.post.columns if isinstance(made, Column)}
     around, people = answer.interval(names[spread.name])[place], answer.interval(counted)[place]
