@@ -39,7 +39,7 @@ from rich.table import Table
 import deniable as dn
 from deniable.client import register
 from deniable.ledger import Cost
-from deniable.queries.running_totals import TotalsNoise
+from deniable.queries.running_totals import totals_noise
 from deniable.queries.standing_records import EncryptedDays, people_in, total_rows
 
 ROWS, TILES = 10, 30
@@ -133,7 +133,7 @@ def answered(run: Run, session: Any, day: int, exact: tuple[list[int], int]) -> 
         if day == 0 and name == "tiles":
             run.deviation = answers[0].released.deviation(answers[0].plan, session.budget, 0)
         elif day == 0:
-            run.deviations = TotalsNoise(answers[0].plan, session.budget, standing.cost, 365).deviations()
+            run.deviations = totals_noise(answers[0].plan, session.budget, standing.cost, 365).deviations()
         for answer, number in zip(answers, numbers, strict=True):
             deviation = run.deviation if name == "tiles" else run.deviations[day]
             found.append((float(answer["n"][0]) - number) / deviation)

@@ -65,6 +65,7 @@ QUESTIONS: Final = {
         ("SELECT AVG(n) AS each FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)", "aggregates of answers, over the groups with a noisy count above 0"),
         ("WITH d AS (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) SELECT COUNT(*) AS many FROM d WHERE n > (SELECT AVG(n) FROM d)", "an answer that is used twice"),
         ("SELECT (SELECT SUM(days) FROM stays) / (SELECT COUNT(DISTINCT patient_id) FROM visits) AS each", "several questions in one"),
+        ("SELECT (SELECT AVG(n) FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) AS a) / (SELECT SUM(days) FROM stays) AS part", "one of them may read noisy rows"),
         ("SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY ward, age QUALIFY ROW_NUMBER() OVER (PARTITION BY ward ORDER BY COUNT(*) DESC) = 1", "the largest of each"),
     ],
     "Joins": [

@@ -18,7 +18,7 @@ from deniable.queries import found_bounds
 from deniable.queries.found_bounds import ask_finding_bounds
 from deniable.queries.plan.noise_planner import plan
 from deniable.queries.session import Session
-from deniable.queries.sql.sql_reader import parse
+from deniable.queries.sql.sql_reader import parse_clamped
 from deniable.units import Relation
 from tests.queries.engines.kitchen import SECRET, DuckDBKitchen, Kitchen, SparkKitchen
 from tests.queries.test_sensitivity import distance
@@ -149,10 +149,10 @@ def farthest(kitchen: Kitchen, leave: int) -> Fraction:
     frame.loc[:2, ["ward", "cost"]] = ["B", 1e30]
     with opened(Budget.pure(epsilon=10**6), frame) as s:
         table, clamps = s.tables["t"], found_bounds._Clamps()
-        parse(TOTALS, s.tables, clamps)
+        parse_clamped(TOTALS, s.tables, clamps)
         bins = [found_bounds._bins(s, relation, value) for _, (relation, value) in clamps.found.values()]
         clamps.known = dict.fromkeys(clamps.found, ask_finding_bounds(s, TOTALS, epsilon=10**5).bounds[0])
-        collects = [plan(each).collect for each in (*bins, parse(TOTALS, s.tables, clamps))]
+        collects = [plan(each).collect for each in (*bins, parse_clamped(TOTALS, s.tables, clamps))]
 
     def answers(rows: pd.DataFrame) -> list[dict[Any, Any]]:
         import pyarrow as pa

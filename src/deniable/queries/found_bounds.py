@@ -30,7 +30,7 @@ from deniable.queries.relations.operators import typed
 from deniable.queries.relations.relation_nodes import Project, RelationNode
 from deniable.queries.session import Session
 from deniable.queries.sql.named_dialects import in_dialect
-from deniable.queries.sql.sql_reader import parse
+from deniable.queries.sql.sql_reader import parse_clamped
 from deniable.tables.expressions import Expression, Literal, call
 from deniable.tables.kinds import NUMBERS, Kind, end_of
 
@@ -128,7 +128,7 @@ def ask_finding_bounds(
 
 def _read(session: Session, text: str, clamps: _Clamps) -> Question:
     with session.limits(text):
-        return parse(text, session.tables, clamps)
+        return parse_clamped(text, session.tables, clamps)
 
 
 def _bins(session: Session, relation: RelationNode, expression: Expression) -> Question:

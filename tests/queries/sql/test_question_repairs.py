@@ -181,7 +181,7 @@ WITHIN = [
     ),
     (
         "SELECT (SELECT AVG(n) FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) AS x) "
-        "/ (SELECT SUM(days) FROM stays) AS s",
+        "/ (SELECT MAX(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) AS y) AS s",
         "SELECT AVG(n) FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) AS x",
     ),
     (

@@ -269,7 +269,9 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
     ),
     "scalar": Rule(
-        "subquery", "a SELECT without FROM must compute with sub-queries in brackets, each with aggregates over rows",
+        "subquery",
+        "a SELECT without FROM must compute with sub-queries in brackets, each with aggregates; one of them may read "
+        "noisy rows, if their keys are public",
         "SELECT (SELECT COUNT(*) FROM visits GROUP BY ward) AS w",
         "SELECT (SELECT SUM(days) FROM stays) / (SELECT COUNT(*) FROM visits) AS share",
     ),

@@ -23,7 +23,7 @@ from deniable.units import Sensitivity
 if TYPE_CHECKING:
     from deniable.queries.relations.relation_nodes import RelationNode
     from deniable.tables.expressions import Expression
-    from deniable.tables.kinds import Scalar
+    from deniable.tables.kinds import Domain, Scalar
 
 Group = tuple["Scalar | None", ...]
 """The values of the keys of one group; () when there are no keys."""
@@ -288,6 +288,8 @@ class Collect:
     def reach_of(self, statistic: Statistic) -> Reach:
         """`reach`, without the rows of the parts of a union in which the statistic's expression is always NULL.
 
+        If the keys are constants in each of the other parts, a person affects one group for each of them.
+
         Rows in which it is NULL add nothing to any statistic with an expression. If all columns that the expression
         reads are the constant NULL in a part, its value is the same in every row of the part; it is computed here to
         see whether it is NULL.
@@ -299,8 +301,16 @@ class Collect:
         used = set(columns_used(expression))
         if not used or typed(expression, relation.columns).value(dict.fromkeys(used)) is not None:
             return whole
-        rows = [part.rows for part in relation.parts if not all(only_null(part.columns[name]) for name in used)]
-        return Reach(max(1, min(whole.rows, sum(rows))), whole.groups, whole.each)
+        read = [part for part in relation.parts if not all(only_null(part.columns[name]) for name in used)]
+        groups = whole.groups
+        if self.keys and read and all(map(self._is_one_group, read)):
+            groups = len(read) if groups is None else min(groups, len(read))
+        return Reach(max(1, min(whole.rows, sum(part.rows for part in read))), groups, whole.each)
+
+    def _is_one_group(self, part: RelationNode) -> bool:
+        """Whether all rows of a part of a union are in one group, because each key is a constant there."""
+        domains = [part.columns[key.name] if isinstance(key, Column) else None for _, key in self.keys]
+        return all(each is not None and _is_constant(each) for each in domains)
 
     def moves(self, neighbours: Neighbours) -> tuple[Moves, ...]:
         """The sensitivity of each statistic over all groups, in exact numbers."""
@@ -321,6 +331,11 @@ class Collect:
     def sensitivities(self, neighbours: Neighbours) -> tuple[Sensitivity, ...]:
         """The sensitivity of each statistic over all groups, as floats; `moves` has the exact numbers."""
         return tuple(each.sensitivity for each in self.moves(neighbours))
+
+
+def _is_constant(domain: Domain) -> bool:
+    """Whether a domain has one value, which may be NULL."""
+    return only_null(domain) or (domain.keys is not None and len(domain.keys) == 1 and not domain.nullable)
 
 
 def _same_keys(left: tuple[Expression, ...], right: tuple[Expression, ...]) -> bool:

@@ -10,6 +10,7 @@
     gathered_aggregates     exact aggregates within a person, for sub-queries
     date_expressions        dates of SQL, composed of the closed table of operators; time_zones: AT TIME ZONE
     group_by, from_clause   the parts of a SELECT; joined_tables: its joins
+    scalar_parts            a SELECT of scalar sub-queries, one of them over noisy rows, as one question over a union
     key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys
     share_windows           COUNT(*) / SUM(COUNT(*)) OVER (), as a count and a division of the noisy answer
     window_nodes            the parts of f(x) OVER (...); person_window_nodes: windows over the rows of a person

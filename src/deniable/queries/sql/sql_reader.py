@@ -31,6 +31,7 @@ from deniable.queries.sql.name_scope import RelationExpressions, Scope
 from deniable.queries.sql.named_dialects import InDialect, first_line
 from deniable.queries.sql.question_repairs import repaired
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
+from deniable.queries.sql.scalar_parts import NoisyScalar, together
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call, case, renamed, same
 from deniable.tables.kinds import NUMBERS, Kind
@@ -40,16 +41,24 @@ Clamp = Callable[[RelationNode, Measure], Measure]
 """A function that may put bounds around what a measure of a relation aggregates."""
 
 
-def parse(text: str, tables: Mapping[str, Table], clamp: Clamp | None = None) -> Question:
+def parse(text: str, tables: Mapping[str, Table]) -> Question:
     """The question that a SELECT asks of these tables; `QuestionRefused` if it asks anything else.
-
-    `clamp` is applied to each aggregate over rows before its bounds are checked (`found_bounds`).
 
     >>> from deniable.queries.plan.refusals import EXAMPLE
     >>> question = parse("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward", EXAMPLE)
     >>> question.names, question.keys[0].values
     (('ward', 'n'), ('A', 'B', 'C', None))
     """
+    return _parsed_or_repaired(text, tables, None)
+
+
+def parse_clamped(text: str, tables: Mapping[str, Table], clamp: Clamp) -> Question:
+    """As `parse`, with `clamp` applied to each aggregate over rows before its bounds are checked (`found_bounds`)."""
+    return _parsed_or_repaired(text, tables, clamp)
+
+
+def _parsed_or_repaired(text: str, tables: Mapping[str, Table], clamp: Clamp | None) -> Question:
+    """The question of a text; a refusal tells the place, and a question that is accepted."""
     try:
         return _parsed(text, tables, clamp)
     except QuestionRefused as refused:
@@ -243,21 +252,46 @@ class _Reader:
         parts: list[tuple[Scope, list[tuple[str, Aggregate]]]] = []
         measures: list[Measure] = []
         columns: list[tuple[str, Expression]] = []
+        noisy: NoisyScalar | None = None
         for alias, node in (item(each) for each in select.expressions):
             meanings: dict[int, Meaning] = {id(leaf): _unknown(leaf) for leaf in leaves(node)}
-            for inner in node.find_all(exp.Subquery):
+            for inner in _outermost(node):
+                of_noisy = self._of_noisy_rows(inner, known)
+                if of_noisy is not None:
+                    if noisy is not None:
+                        refuse("scalar")
+                    noisy = of_noisy
+                    meanings[id(inner)] = noisy.value
+                    continue
                 scope, made, found = self._scalar(inner, known, len(measures))
                 parts.append((scope, found))
                 measures += [Measure(name, each.function, Column(name), each.options) for name, each in found]
                 meanings[id(inner)] = made
             columns.append((alias, scalar(node, meanings)))
         names = [measure.name for measure in measures]
+        read = [
+            (scope.relation, {name: Literal(1) if each.expression is None else each.expression for name, each in found})
+            for scope, found in parts
+        ]
+        if noisy is not None:
+            return together(noisy, read, measures, _titled(columns))
         relations: list[RelationNode] = []
-        for scope, found in parts:
-            own = {name: Literal(1) if each.expression is None else each.expression for name, each in found}
-            relations.append(Project(scope.relation, tuple((name, own.get(name, Literal(None))) for name in names)))
+        for relation, own in read:
+            relations.append(Project(relation, tuple((name, own.get(name, Literal(None))) for name in names)))
         whole = relations[0] if len(relations) == 1 else Union(tuple(relations), False)
         return asked(whole, [], measures, Post(_titled(columns)), {})
+
+    def _of_noisy_rows(self, node: exp.Subquery, known: Environment) -> NoisyScalar | None:
+        """A scalar sub-query that aggregates noisy rows to one row; None for any other sub-query."""
+        select = node.this
+        only(node, "this")
+        if not isinstance(select, exp.Select) or not _totals(select) or select.args.get("group"):
+            return None
+        if any(select.args.get(each) for each in ("having", "qualify", "limit", "offset")):
+            return None
+        if self._noisy(select, self.relations.named(select, known)) is None:
+            return None
+        return NoisyScalar.of(self.question(select, known))
 
     def _scalar(
         self, node: exp.Subquery, known: Environment, before: int
@@ -440,6 +474,12 @@ def _unknown(leaf: exp.Expression) -> QuestionRefused:
         refuse("scalar")
     except QuestionRefused as refused:
         return refused
+
+
+def _outermost(node: exp.Expression) -> list[exp.Subquery]:
+    """The sub-queries of an expression that are not within another one."""
+    found = list(node.find_all(exp.Subquery))
+    return [each for each in found if not any(each is not other and each in other.walk() for other in found)]
 
 
 def _totals(select: exp.Select) -> bool:
