@@ -353,3 +353,47 @@ def test_a_single_question_of_a_batch_is_read_off_a_finer_answer() -> None:
         [sexes] = s.batch(["SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"], mu=1, key="k")
         assert sexes.receipt.paid.startswith("nothing")
         assert s.ledger.charged == charged
+
+
+CELLS = "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex"
+WINDOWED = {
+    "a rank": "SELECT ward, sex, RANK() OVER (ORDER BY COUNT(*)) AS r FROM visits GROUP BY ward, sex",
+    "the row before": "SELECT ward, sex, LAG(COUNT(*)) OVER (ORDER BY ward, sex) AS r FROM visits GROUP BY ward, sex",
+    "a total by ward": ("SELECT ward, sex, SUM(COUNT(*)) OVER (PARTITION BY ward) AS r FROM visits GROUP BY ward, sex"),
+    "the largest count": (
+        "SELECT MAX(n) AS r FROM (SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex) AS x"
+    ),
+    "a key in a column": "SELECT COUNT(*) * LENGTH(sex) AS x FROM visits GROUP BY ward, sex",
+    "few of the groups": CELLS + " HAVING COUNT(*) > 400 ORDER BY n LIMIT 1",
+}
+
+
+@pytest.mark.parametrize("text", WINDOWED.values(), ids=WINDOWED)
+def test_the_columns_of_a_finer_question_do_not_matter_for_coarser_ones(text: str, tmp_path: Any) -> None:
+    """Every coarser question was refused from then on, to all analysts and in later sessions on the ledger."""
+    path = tmp_path / "ledger.db"
+    with opened(ledger=path) as s:
+        s.sql(text, mu=3)
+        spent = s.ledger.charged
+        coarse = s.sql(COARSE, mu=1)
+        assert s.ledger.charged == spent, "measures and keys are those of the finer answer"
+        fine = s.sql(CELLS, mu=3)
+        assert coarse["n"] == tuple(summed(fine, ("ward",)).values())
+    with opened(ledger=path) as s:
+        by_sex = s.sql("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", mu=1)
+        assert by_sex["n"] == tuple(summed(fine, ("sex",)).values())
+        assert s.ledger.charged == spent
+
+
+def test_a_roll_up_leaves_out_columns_with_windows() -> None:
+    with opened() as s:
+        ranked = s.sql(
+            "SELECT ward, sex, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS r FROM visits GROUP BY ward, sex",
+            mu=3,
+        )
+        rolled = ranked.rollup("ward")
+        assert rolled.columns == ("ward", "n")
+        assert rolled["n"] == s.sql(CELLS, mu=3).rollup("ward")["n"]
+        for text in (WINDOWED["a rank"], WINDOWED["the largest count"], WINDOWED["a key in a column"]):
+            with worded(InvalidParameter, parameter="answer"):
+                s.sql(text, mu=3).rollup()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.plan.pricing import Price
     from deniable.queries.session import Session
+    from deniable.tables.expressions import Expression
     from deniable.tables.schema import Table
 
 _MOST: Final = 200
@@ -66,15 +67,27 @@ def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
 
 
 def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
-    """The plan of the question by some of its keys; `InvalidParameter` if no column is left."""
+    """The plan of the question by some of its keys, with the columns that these keys and the measures suffice for.
+    Columns with windows are left out, because a window reads the rows of this answer. `InvalidParameter` if no count
+    or sum is left.
+    """
+    question = plan.question
+    gone = {question.keys[i].name for i in range(len(question.keys)) if i not in keep}
+    gone |= {window.name for window in question.post.windows}
+    columns = tuple((name, each) for name, each in question.post.columns if gone.isdisjoint(columns_used(each)))
+    measures = {each.name for each in question.measures}
+    if not any(measures.intersection(columns_used(each)) for _, each in columns):
+        rule = "has no count or sum in a column that needs only the keys to keep and no window"
+        raise InvalidParameter("answer", NOTHING, rule, "select the count or sum itself")
+    return _by(plan, keep, columns, budget)
+
+
+def _by(plan: NoisePlan, keep: Sequence[int], columns: Sequence[tuple[str, Expression]], budget: Budget) -> NoisePlan:
+    """The plan of the measures of a question by some of its keys, with these columns."""
     question = plan.question
     kept = [question.keys[i] for i in keep]
-    gone = {key.name for key in question.keys} - {key.name for key in kept}
-    columns = tuple((name, each) for name, each in question.post.columns if gone.isdisjoint(columns_used(each)))
-    if not any(columns_used(each) for _, each in columns):
-        raise InvalidParameter("keys", NOTHING, "must keep a key that a column of the answer needs")
     options = {name: value for name, value in question.options.items() if name not in BOUNDS}
-    return plan_under(asked(question.relation, kept, question.measures, Post(columns), options), budget)
+    return plan_under(asked(question.relation, kept, question.measures, Post(tuple(columns)), options), budget)
 
 
 def check(plan: NoisePlan, *, moved: bool, asked: str) -> None:
@@ -249,7 +262,8 @@ def read_off(
     """
     if released.moved or not additive(fine):
         return None
-    ordered = coarser(fine, sorted(keep), budget)
+    # Only measures and keys are read: the columns, windows and order of the finer question do not matter.
+    ordered = _by(fine, sorted(keep), [(each.name, Column(each.name)) for each in fine.question.measures], budget)
     rolled = rolled_up(fine, ordered, released, sorted(keep), budget)
     if rolled is None or [a.moves for a in ordered.parts] != [b.moves for b in coarse.parts]:
         return None
