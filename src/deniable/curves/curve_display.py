@@ -43,7 +43,7 @@ class Fact(NamedTuple):
 # -- numbers as text -------------------------------------------------------------------------------------------------
 
 
-def rounded_up(value: float, digits: int = 5) -> str:
+def rounded_up(value: float | Decimal, digits: int = 5) -> str:
     """The value with at most `digits` significant digits, rounded up (ignoring float noise, a relative 1e-12).
 
     >>> rounded_up(0.1234501), rounded_up(math.inf), rounded_up(1.0000000000000002)
@@ -71,10 +71,10 @@ def percent_up(value: float) -> str:
     return f"{_plain(min(exact.quantize(Decimal('0.01'), ROUND_CEILING), Decimal(100)))} %"
 
 
-def _rounded(value: float, digits: int, mode: str) -> str:
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
+def _rounded(value: float | Decimal, digits: int, mode: str) -> str:
     exact = Decimal(value)
+    if exact.is_infinite():
+        return "∞" if value > 0 else "-∞"
     exact += abs(exact) * (-FLOAT_NOISE if mode == ROUND_CEILING else FLOAT_NOISE)
     if exact == 0:
         return "0"

@@ -48,6 +48,26 @@ def test_both_dialects_are_on_the_safe_side(
     assert ("Laplace" in text) == (budget.currency == "epsilon")
 
 
+@pytest.mark.parametrize(
+    ("budget", "delta", "says"),
+    [
+        (dn.Budget.pure(epsilon=699), 0.0, "at most e^ε = 3.732 × 10³⁰³."),
+        (dn.Budget.pure(epsilon=800), 0.0, "at most e^ε = 2.727 × 10³⁴⁷."),  # above all floats
+        (dn.Budget.pure(epsilon=1_000_000), 0.0, "at most e^ε = 3.034 × 10⁴³⁴²⁹⁴."),
+        (dn.Budget(epsilon=2, delta=1e-6), 0.0, "does not bound how much the release changes the odds"),
+    ],
+)
+def test_the_factor_of_the_odds_is_never_below_the_exponential(budget: dn.Budget, delta: float, says: str) -> None:
+    """From ε = 700 on, and for an infinite ε, it was that of 700. (e^699 = 3.73115 × 10³⁰³, e^800 = 2.72637 × 10³⁴⁷,
+    e^1000000 = 3.03322 × 10⁴³⁴²⁹⁴.)
+    """
+    with opened(budget=budget) as s:
+        said = s.statement(delta=delta).sentences
+    [odds] = [each for each in said if "odds of a guess" in each]
+    assert says in odds
+    assert ("e^ε" in odds) == ("e^ε" in says)
+
+
 def test_nothing_of_the_data_is_in_it() -> None:
     """Two tables that differ in everything but the schema have the same statement."""
     other = visits(rows=50)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
+from deniable.curves.decimal_arithmetic import digits
 from deniable.ledger.currency import CURRENCIES
 from deniable.numbers import above
 from deniable.queries.answer.answer_files import latex
@@ -284,17 +285,25 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
 
 def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
-    factor = _with_powers(rounded_up(above(math.exp(min(epsilon, 700.0))), 4))
     but = f", except for a part of probability δ = {power(delta)}" if delta else ""
     right = percent_up((1 + curve.advantage()) / 2)
     missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
     return (
         "Whatever a reader believed before, the release multiplies the odds of a guess about the data of one such "
-        f"unit by at most e^ε = {factor}{but}.",
+        f"unit by at most e^ε = {_exponential(epsilon)}{but}."
+        if math.isfinite(epsilon)
+        else f"No finite ε holds at δ = {power(delta)}, so this statement does not bound how much the release changes "
+        "the odds of a guess about the data of one such unit.",
         f"A guess from even odds is right at most {right} of the time.",
         f"A test between two neighbouring data sets that raises {100 * _FALSE_ALARMS:g} % false alarms misses the "
         f"difference at least {_with_powers(missed)} % of the time.",
     )
+
+
+def _exponential(epsilon: float) -> str:
+    """e^ε, rounded up; from ε = 710 on it is larger than any float."""
+    with digits():
+        return _with_powers(rounded_up(Decimal(epsilon).exp(), 4))
 
 
 def _intervals(confidence: float | None) -> tuple[str, ...]:
