@@ -287,6 +287,23 @@ def test_what_is_done_to_an_answer_is_the_same(local: Session, remote: RemoteSes
     assert found[0] == found[1]
 
 
+def test_a_refined_share_is_a_share(local: Session, remote: RemoteSession) -> None:
+    """Here it was the count under the name of the share; there the adjustment was missing, so that rounding read it."""
+    sides: tuple[Any, ...] = (local, remote)
+    for s in sides:
+        first = s.sql(SHARES, epsilon=5)
+        for finer in (s.refine(first, epsilon=5), s.refine(s.refine(first, epsilon=1), epsilon=1)):
+            assert sum(finer["p"]) == pytest.approx(100)
+            assert finer.adjusted == first.adjusted
+            assert finer.to_dict()["kinds"] == ["text", "real"]
+            assert max(finer.rounded(base=5)["p"]) <= 100
+            assert sum(s.refine(finer, epsilon=1)["p"]) == pytest.approx(100)
+        counted = s.sql(WARDS, epsilon=5)
+        assert sum(s.refine(counted.shares(), epsilon=1)["n"]) == pytest.approx(1)
+    same_answer(*(s.refine(s.sql(SHARES, epsilon=5), epsilon=5) for s in sides))
+    same_answer(*(s.batch([SHARES], epsilon=5)[0] for s in sides))
+
+
 def test_several_tables_are_the_same_object(local: Session, remote: RemoteSession) -> None:
     here, there = local.sql(ROLLUP, epsilon=1.0), remote.sql(ROLLUP, epsilon=1.0)
     assert isinstance(here, Grouped)

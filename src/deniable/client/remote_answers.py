@@ -7,7 +7,7 @@ question (`plan`, `rollup`, `shares`, `adding_up_to`, ...) make it on first use:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, cast, final
 
@@ -19,7 +19,6 @@ from deniable.queries.answer.grouping_sets import Grouped
 from deniable.queries.answer.machine_records import read_promise, read_receipt
 from deniable.queries.answer.release import Released
 from deniable.queries.bought_bounds import Bounds
-from deniable.queries.sql.share_windows import shares_in
 from deniable.tables.kinds import Domain, Kind, declared
 
 if TYPE_CHECKING:
@@ -89,10 +88,18 @@ class RemoteAnswer(Answer):
         if plan.totals is not None and not released.picked:
             plan = plan.totals
         made = Answer(plan, released, self._budget, self._promise, self.receipt, self.confidence)
-        if (shares := shares_in(self.question)) is not None:
-            made = made.with_shares(shares.factors)
+        if sent := self._record["papers"].get("shares"):
+            made = made.with_shares(sent)
         for name in _MADE_LATE:
             object.__setattr__(self, name, getattr(made, name))
+
+    def _shares_taken_here(self) -> Mapping[str, float]:
+        """The factors of shares that were taken after the server had sent the answer."""
+        try:
+            taken: Mapping[str, float] = object.__getattribute__(self, "_shared")
+        except AttributeError:  # shares need the plan, which was not made yet
+            return {}
+        return {} if self._record["papers"].get("shares") else taken
 
     def _has_plan(self) -> bool:
         """Whether the plan can be made; False without the extra "sql", and callers then do without the plan."""

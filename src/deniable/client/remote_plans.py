@@ -24,15 +24,14 @@ Build = Callable[[Mapping[str, Table]], "str | Question"]
 
 
 def of_question(question: str | Steps) -> Build:
-    """A question in SQL (with counts in place of shares of a total), or from the steps of a dataframe."""
+    """A question in SQL, or from the steps of a dataframe."""
+    return lambda tables: question_of(question.text(), tables) if isinstance(question, Steps) else question
 
-    def build(tables: Mapping[str, Table]) -> str | Question:
-        if isinstance(question, Steps):
-            return question_of(question.text(), tables)
-        shares = shares_in(question)
-        return question if shares is None else shares.text
 
-    return build
+def of_counts(question: str | Steps) -> Build:
+    """The same, with counts in place of shares of a total."""
+    shares = shares_in(question)
+    return of_question(question if shares is None else shares.text)
 
 
 def of_set(text: str, place: int) -> Build:

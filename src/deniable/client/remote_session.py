@@ -152,7 +152,7 @@ class RemoteSession:
         found = self._wire.post("/v1/questions:price", body)
         if "tables" in found:
             return read_quoted(found)
-        return RemotePrice.read(found, body, self._late(remote_plans.of_question(question), found["question"]))
+        return RemotePrice.read(found, body, self._late(remote_plans.of_counts(question), found["question"]))
 
     def explain(self, question: str | Steps | RemoteAnswer | RemoteGrouped | RemotePrice) -> str:
         """The plan of a question, as text: each step with its stability, each statistic with its sensitivity, and the
@@ -181,7 +181,9 @@ class RemoteSession:
             raise InvalidParameter("answer", NOTHING, "must be an answer of this session", "get one with ask(...)")
         confidence = answer.confidence if confidence is None else confidence
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
-        return self._one(self._wire.ask("/v1/questions:refine", self._body(answer.question, paid)), answer.question)
+        found = self._one(self._wire.ask("/v1/questions:refine", self._body(answer.question, paid)), answer.question)
+        taken = answer._shares_taken_here()
+        return found.with_shares(taken) if taken else found
 
     def batch(
         self, questions: Sequence[str | Steps], *amounts: Never,
@@ -536,8 +538,8 @@ class RemoteSession:
         return RemoteGrouped(record, text, lambda place, hash: self._late(remote_plans.of_set(text, place), hash))
 
     def _one(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
-        late = self._late(remote_plans.of_question(question), record["provenance"]["question"])
-        return RemoteAnswer(record, question, late)
+        build = remote_plans.of_counts if record["papers"].get("shares") else remote_plans.of_question
+        return RemoteAnswer(record, question, self._late(build(question), record["provenance"]["question"]))
 
 
 def _cost(**given: Any) -> dict[str, Any]:

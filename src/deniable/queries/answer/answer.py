@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.queries.answer.answer_display import Cell, Interval, Shown, interval_of_changed, portable
@@ -65,7 +65,8 @@ class Answer(Shown):
     ) -> None:  # fmt: skip
         self._plan, self._released, self._budget = plan, released, budget
         self.guarantee, self.receipt = guarantee, receipt
-        self._shared: frozenset[str] = frozenset()
+        self._shared: Mapping[str, float] = {}
+        """The columns that are shares of the total, each with its factor."""
         self._joint: tuple[Joint, int] | None = None
         """(the set of tables that it was fitted with, its index there), if it was fitted."""
         cells, intervals, self._places = _shown(plan, moved or released, budget, confidence)
@@ -262,7 +263,7 @@ class Answer(Shown):
             raise InvalidParameter("answer", NOTHING, "must have exactly one count or sum", "ask for one at a time")
         return self.with_shares(dict.fromkeys(self._measured, 1.0))
 
-    def with_shares(self, factors: Mapping[str, float]) -> Answer:
+    def with_shares(self, factors: Mapping[str, float]) -> Self:
         """A copy with some columns as shares of the total, each times its factor (100 for per cent). Free."""
         from deniable.queries.answer import rollups
 
@@ -280,7 +281,7 @@ class Answer(Shown):
             tuple(around if f is None else _ends(found[i][1], f) for around, f in zip(row, by, strict=True))
             for i, row in zip(order, self._intervals, strict=True)
         )
-        other._counts, other._shared = self._counts.difference(factors), frozenset(factors)
+        other._counts, other._shared = self._counts.difference(factors), dict(factors)
         other._touched = True  # shares are not counts or sums, so fits do not accept them
         other.adjustments = (*self.adjustments, f"shares of the total of all groups: {', '.join(factors)}")
         return other
@@ -337,14 +338,14 @@ class Answer(Shown):
 
 
 def _times(share: float | None, factor: float) -> float | None:
-    return None if share is None else share * factor
+    return None if share is None or not math.isfinite(share * factor) else share * factor
 
 
 def _ends(around: tuple[float, float] | None, factor: float) -> Interval:
     if around is None:
         return None
     low, high = sorted((around[0] * factor, around[1] * factor))
-    return low, high
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
 # -- from noisy statistics to cells ----------------------------------------------------------------------------------

@@ -65,7 +65,9 @@ def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
         "assumptions": list(promise.assumptions),
         "adjustments": list(answer.adjustments),
     }
-    return papers | ({"released": answer.released.to_bytes().decode()} if isinstance(answer, Answer) else {})
+    if isinstance(answer, Answer):
+        papers |= {"released": answer.released.to_bytes().decode(), "shares": dict(answer._shared)}
+    return papers
 
 
 def read_receipt(record: Mapping[str, Any]) -> Receipt:

@@ -145,7 +145,10 @@ def refined(
         version=session._version(made.question),
     )
     if entry.state is State.SEALED:  # answered by the first request with this key
-        return session._replayed_answer(made, entry, price.confidence, payer)
-    rest = session._left(payer)
-    [released] = session._released([(made, drawn, price.cost)], [entry])
-    return session._sealed(made, base.merged(released, session.budget, made), entry, price.confidence, rest)
+        found = session._replayed_answer(made, entry, price.confidence, payer)
+    else:
+        rest = session._left(payer)
+        [released] = session._released([(made, drawn, price.cost)], [entry])
+        merged = base.merged(released, session.budget, made)
+        found = session._sealed(made, merged, entry, price.confidence, rest)
+    return found.with_shares(answer._shared) if answer._shared else found

@@ -61,6 +61,8 @@ def shares_in(text: object) -> Windowed | None:
 
 def _share(node: Any, exp: Any, unwrapped: Any) -> tuple[Any, float] | None:
     """(measure, factor) of `factor * measure / SUM(measure) OVER ()`; None for another expression."""
+    from deniable.queries.sql.syntax_tree import number
+
     if not isinstance(node, exp.Div):
         return None
     below = unwrapped(node.expression)
@@ -76,7 +78,7 @@ def _share(node: Any, exp: Any, unwrapped: Any) -> tuple[Any, float] | None:
         others = [each for each in sides if each not in numbers]
         if len(numbers) != 1 or len(others) != 1:
             return None
-        factor, above = float(str(numbers[0].this)), others[0]
+        factor, above = float(number(str(numbers[0].this))), others[0]
     if isinstance(above, exp.Cast):
         above = unwrapped(above.this)
     return (measure, factor) if isinstance(measure, exp.AggFunc) and measure == above else None
