@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.server.conftest import served, waits  # noqa: F401  # fixtures
+from tests.server.conftest import served, waits, world  # noqa: F401  # fixtures

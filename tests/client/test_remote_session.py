@@ -10,6 +10,7 @@ import pytest
 
 import deniable as dn
 from deniable.client import RemoteAnswer, RemoteSession
+from deniable.client.remote_plans import of_question
 from deniable.errors import (
     BudgetExceeded,
     InvalidOperation,
@@ -339,3 +340,31 @@ def test_what_needs_the_law_of_noise_is_done_by_the_client(session: RemoteSessio
     assert sum(answer.shares()["n"]) == pytest.approx(1)  # type: ignore[arg-type]
     assert answer.rollup()["n"][0] == sum(answer["n"])  # type: ignore[arg-type]
     assert queries.publish([answer]).tables[0]["n"] is not None
+
+
+def test_every_question_of_a_batch_is_read_in_its_own_dialect(session: RemoteSession) -> None:
+    """The first dialect was that of all texts: the second one compared the text 'ward' with 'A', for its whole cost."""
+    quoted = "SELECT COUNT(*) AS n FROM visits WHERE \"ward\" = 'A'"
+    first = session.sql("SELECT COUNT(*) AS n FROM visits WHERE `sex` = 'f'", dialect="bigquery", epsilon=5)
+    spark = session.sql("SELECT COUNT(*) AS n FROM visits WHERE `sex` = 'm'", dialect="spark", epsilon=5)
+    for texts in ([first.question, quoted], [quoted, first.question], [first.question, spark.question, quoted]):
+        answers = session.batch(texts, epsilon=5)
+        for text, answer in zip(texts, answers, strict=True):
+            assert answer.receipt.question == session.sql(text, epsilon=0.01).receipt.question
+            assert answer.plan.question.hash == answer.receipt.question
+        assert [each.words for each in session.price(texts, epsilon=5).tables] == [
+            " ".join(each.split()) for each in texts
+        ]
+
+
+def test_answers_of_two_servers_and_rehearsals_are_not_combined(session: RemoteSession, world: World) -> None:
+    """Both datasets have one name and one budget, and their answers were fitted to each other."""
+    cells = "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex"
+    here = session.sql(cells, epsilon=0.5)
+    hash = session.price(WARDS, epsilon=0.5).plan.question.hash
+    there = RemoteAnswer(world.ask(WARDS, epsilon=0.5).json(), WARDS, session._late(of_question(WARDS), hash))
+    tried = session.rehearse(WARDS, epsilon=0.5)
+    for other in (there, tried):
+        with worded(InvalidParameter, parameter="totals"):
+            here.adding_up_to(other)  # type: ignore[arg-type]
+    assert here.adding_up_to(session.sql(WARDS, epsilon=0.5)).rows  # type: ignore[arg-type]

@@ -59,6 +59,7 @@ ANSWER_MORE = {
 RECEIPT_APART = {
     "version": "here a keyed hash of the rows, which a server does not send: it sends the name of the dataset",
     "entry": "the number of the charge in each ledger",
+    "ledger": "the serial number of each ledger",
     "rest": "what each account has",
     "time": "of the charge",
 }

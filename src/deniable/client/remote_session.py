@@ -507,12 +507,17 @@ class RemoteSession:
             raise InvalidParameter(
                 "questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]'
             )
-        each = [_question_fields(one) for one in ([questions] if isinstance(questions, str) else questions)]
-        texts = [one.get("sql", one.get("frame")) for one in each]
+        asked = [questions] if isinstance(questions, str) else list(questions)
+        each = [_question_fields(one) for one in asked]
+        dialects = {one.get("dialect") for one in each if "sql" in one}
+        if len(dialects) > 1:  # one dialect is for all texts of a request, so each text names its own
+            each = [{"sql": str(one)} if isinstance(one, str) else _question_fields(one) for one in asked]
+            dialects = {None}
+        [dialect] = dialects or {None}  # without SQL there is none
         return {
             "dataset": self.dataset,
-            "questions": texts,
-            **next(({"dialect": one["dialect"]} for one in each if "dialect" in one), {}),
+            "questions": [one.get("sql", one.get("frame")) for one in each],
+            **({} if dialect is None else {"dialect": dialect}),
             **paid,
             **({} if weights is None else {"weights": _weights(weights)}),
         }

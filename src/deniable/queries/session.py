@@ -593,7 +593,7 @@ class Session:
         # The receipt contains only what was known before data was read: when a run ends depends on the data.
         receipt = Receipt(
             entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version,
-            declared=is_declared(entry.version),
+            declared=is_declared(entry.version), ledger=self._ledger.serial,
         )  # fmt: skip
         promise = Guarantee(self.budget.curve(released.cost), self.unit, assumptions=ASSUMPTIONS)
         self._finer.note(made)

@@ -4,7 +4,8 @@ objects as a local session.
 A record of an answer states the cost in words, for people. Its papers state it for programs: exact amounts in whole
 units as text (JSON numbers would round them), the budget, the unit, and the noisy statistics that were released. All of
 this is public or noisy. The version of the data is public if its owner declared it; otherwise it is a hash of the rows,
-which is not sent, and the client uses the dataset's name instead.
+which is not sent, and the client uses the dataset's name instead. Two servers may have a dataset of one name, so the
+serial number of the ledger is sent too: answers from two ledgers are not combined.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
     receipt, promise = answer.receipt, answer.guarantee
     papers = {
         "budget": receipt.budget.to_dict(),
+        "ledger": receipt.ledger,
         "cost": written_cost(receipt.cost),
         "rest": written_cost(receipt.rest),
         "unit": written_unit(promise.unit),
@@ -84,6 +86,7 @@ def read_receipt(record: Mapping[str, Any]) -> Receipt:
         provenance.get("version", record["dataset"]),
         bool(record.get("dummy", False)),
         declared="version" in provenance,
+        ledger="" if record.get("dummy") else str(papers.get("ledger", "")),
     )
 
 

@@ -35,6 +35,8 @@ class Receipt:
     """Whether this was a rehearsal on a server's dummy rows, which is free."""
     declared: bool = False
     """Whether the owner declared the version."""
+    ledger: str = ""
+    """The random number that distinguishes the ledger from all others (`Ledger.serial`); "" for a rehearsal."""
 
     @property
     def paid(self) -> str:

@@ -114,6 +114,8 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
         plan = answer.plan
         if answer.budget != first.budget:
             raise InvalidParameter(parameter, NOTHING, "must be answers under the same budget")
+        if answer.receipt.ledger != first.receipt.ledger:
+            raise InvalidParameter(parameter, NOTHING, "must be answers from one ledger", "ask all questions there")
         if answer.receipt.version != first.receipt.version:
             raise InvalidParameter(
                 parameter,
