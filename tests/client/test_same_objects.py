@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deniable as dn
@@ -357,6 +360,52 @@ def test_standing_questions_are_the_same_object(
             owner.standing("weekly")
         with pytest.raises(ServerRefused, match="analyst may not declare standing questions"):
             remote.standing("mine", [WARDS], **about)
+
+
+def test_a_cost_may_be_any_number_here_and_there(local: Session, remote: RemoteSession) -> None:
+    """The types of the arguments said so, and a server refused all but floats."""
+    quarters = (0.25, "0.25", "1/4", Fraction(1, 4), Decimal("0.25"), np.float32(0.25), np.longdouble("0.25"))
+    exact: tuple[Any, ...] = quarters
+    for cost in ("epsilon", "mu", "rho", "share"):
+        for amount in exact:
+            here, there = (s.price(WARDS, **{cost: amount}).cost for s in (local, remote))
+            assert there == here or cost == "share"  # of what is left
+        for amount in ("0.1", Fraction(1, 10), Decimal("0.1")):
+            assert remote.price(WARDS, epsilon=amount).cost == local.price(WARDS, epsilon=0.1).cost
+    longer: tuple[Any, ...] = (Fraction(1, 3), Fraction(2, 3), Decimal("0.1") + Decimal("1e-20"), Fraction(1 - 10**-9))
+    for fine in longer:
+        here, there = (s.price(WARDS, epsilon=fine).cost.units for s in (local, remote))
+        assert here * (1 - 1e-15) <= there <= here, "rounded down to a float"
+    wrong: tuple[Any, ...] = ("much", Fraction(-1, 2), Decimal("nan"), "", "1e-400")
+    for amount in wrong:
+        for s in (local, remote):
+            with worded(InvalidParameter, parameter="epsilon"):
+                s.price(WARDS, epsilon=amount)
+    assert local.price(TOWNS, epsilon=1, delta="1e-8").cost == remote.price(TOWNS, epsilon=1, delta="1e-8").cost
+
+
+def test_an_error_in_a_group_of_rows_is_asked_for_here_and_there(local: Session, remote: RemoteSession) -> None:
+    pairs: tuple[Any, ...] = ((2, 100), [2, 100], np.array([2, 100]), (Fraction(2), 100), {"m": (Fraction(2), 100)})
+    average = "SELECT ward, AVG(age) AS m FROM visits GROUP BY ward"
+    for within in pairs:
+        assert remote.price(average, within=within).cost == local.price(average, within=within).cost
+    each: tuple[Any, ...] = ([(2, 100), 30], [{"m": (2, 100)}, Fraction(30)], [{"m": [2, 100]}, {"n": 30}])
+    for within in each:
+        here, there = (s.price_batch([average, WARDS], within=within) for s in (local, remote))
+        assert here.cost == there.cost
+    for s in (local, remote):
+        with worded(InvalidParameter, parameter="within"):
+            s.price_batch([average, average], within=[(2, 100), {"m": (2, 100)}])
+
+
+def test_several_questions_are_a_list_here_and_there(local: Session, remote: RemoteSession) -> None:
+    """No list was a TypeError there, and a dict was sent."""
+    nothing: tuple[Any, ...] = (None, 3, WARDS, [], {WARDS: 1}, {WARDS}, ROLLUP)
+    for questions in nothing:
+        for s in (local, remote):
+            for call in (s.batch, s.price_batch) if questions != ROLLUP else (s.batch,):
+                with worded(InvalidParameter, parameter="questions"):
+                    call(questions, epsilon=1)
 
 
 def test_an_error_names_the_same_argument(served: tuple[World, str], local: Session) -> None:

@@ -7,8 +7,6 @@ question whose answer was lost on the way is asked again at no cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, final, overload
@@ -21,7 +19,7 @@ from deniable.client.remote_prices import RemotePrice
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
 from deniable.ledger.entries import checked_path_name
-from deniable.numbers import plain, plain_list
+from deniable.numbers import below, plain, plain_list
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.machine_records import read_cost, read_quoted, read_unit
 from deniable.queries.answer.remaining_budget import Failure, Remaining
@@ -196,7 +194,7 @@ class RemoteSession:
         """
         require_known(self.batch, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
-        questions = in_dialect(questions, dialect)
+        questions = _listed(in_dialect(questions, dialect))
         found = self._wire.ask("/v1/questions:batch", self._several(questions, paid, weights))["answers"]
         return [self._one(each, asked) for each, asked in zip(found, questions, strict=True)]
 
@@ -503,11 +501,7 @@ class RemoteSession:
     def _several(
         self, questions: str | Sequence[str | Steps], paid: Mapping[str, Any], weights: Weights
     ) -> dict[str, Any]:
-        if isinstance(questions, str) and not names_sets(questions):
-            raise InvalidParameter(
-                "questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]'
-            )
-        asked = [questions] if isinstance(questions, str) else list(questions)
+        asked = _listed([questions] if isinstance(questions, str) and names_sets(questions) else questions)
         each = [_question_fields(one) for one in asked]
         dialects = {one.get("dialect") for one in each if "sql" in one}
         if len(dialects) > 1:  # one dialect is for all texts of a request, so each text names its own
@@ -547,17 +541,34 @@ class RemoteSession:
         return RemoteAnswer(record, question, self._late(build(question), record["provenance"]["question"]))
 
 
+def _listed(questions: object) -> Sequence[Any]:
+    if isinstance(questions, str) or not isinstance(questions, Sequence) or not questions:
+        raise InvalidParameter("questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]')
+    return questions
+
+
 def _cost(**given: Any) -> dict[str, Any]:
     """The cost as fields of a request."""
-    return {name: _number(value) for name, value in given.items() if value is not None}
+    return {name: _number(name, value) for name, value in given.items() if value is not None}
 
 
-def _number(given: Any) -> Any:
-    """The same numbers, with NumPy scalars as Python numbers, which JSON can write."""
+def _number(name: str, given: Any) -> Any:
+    """Numbers as JSON can write them. A number that no float stores is rounded down, so that no more is spent, and no
+    error is larger, than was asked for.
+    """
     if isinstance(given, Mapping):
-        return {name: _number(each) for name, each in given.items()}
+        return {column: _number(name, each) for column, each in given.items()}
     given = plain_list(given)
-    return [plain(each) for each in given] if isinstance(given, list | tuple) else plain(given)
+    if isinstance(given, list | tuple):
+        return [_number(name, each) for each in given]
+    given = plain(given)
+    if given is None or isinstance(given, int | float):
+        return given
+    from deniable.curves.exact_amounts import exact_amount
+
+    exact = exact_amount(name, given)
+    found = float(exact)  # which is read as the decimal number that it prints as
+    return found if exact_amount(name, found) <= exact else below(found)
 
 
 def _weights(weights: Weights) -> Any:
@@ -566,7 +577,7 @@ def _weights(weights: Weights) -> Any:
     found = readable_weights(weights)
     if found is None or isinstance(found, str):
         return found
-    return [float(each) if isinstance(each, Fraction | Decimal) else plain(each) for each in found]
+    return [_number("weights", each) for each in found]
 
 
 def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:

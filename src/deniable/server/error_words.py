@@ -19,6 +19,7 @@ _PLAIN: Final = {
     "string_too_short": "must not be empty",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
+    "tuple_type": "must be a list",
     "dict_type": "must be an object",
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",

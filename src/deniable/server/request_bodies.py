@@ -12,6 +12,8 @@ from deniable.server.catalogue.people import checked_name
 from deniable.server.roles import Role
 
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False, strict=True)]
+Near = Positive | tuple[Positive, Positive]
+"""An error, or an error in a group of so many rows."""
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$", strict=True)]
 """Names of people and datasets: ASCII letters, digits and a few signs, which are safe in pages, files and logs."""
 
@@ -64,7 +66,7 @@ class Spending(_Body):
     mu: Positive | None = None
     rho: Positive | None = None
     share: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
-    within: Positive | dict[str, Positive | tuple[Positive, Positive]] | None = None
+    within: Near | dict[str, Near] | None = None
     delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
     confidence: Annotated[float, Field(ge=0.5, lt=1, strict=True)] = 0.95
 
@@ -132,8 +134,10 @@ class Batch(Spending):
     dataset: Name
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
     dialect: Dialect | None = None
-    # a batch takes a list where a question takes one number
-    within: Positive | Annotated[list[Positive | None], Field(max_length=100)] | None = None  # type: ignore[assignment]
+    # a batch takes a list, of one entry for each question, where a question takes an error and a number of rows
+    within: (  # type: ignore[assignment]
+        Positive | dict[str, Near] | Annotated[list[Near | dict[str, Near] | None], Field(max_length=100)] | None
+    ) = None
     weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair", "closest"] | None = None
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ from tests.wording import worded
     [
         ({"within": 0}, "within: must be more than 0"),
         ({"within": {"n": 0}}, "within.n: must be more than 0"),
-        ({"within": "near"}, "within: must be a number or must be an object"),
+        ({"within": "near"}, "within: must be a number or must be a list or must be an object"),
         (
             {"epsilon": 1, "sigma": 2},
             "sigma: is not known here; known fields are epsilon, mu, rho, share, within, delta",

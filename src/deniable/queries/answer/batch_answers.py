@@ -23,7 +23,7 @@ from deniable.queries.answer.release import release_jointly
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.answer.timed_runs import finished
 from deniable.queries.plan.noise_planner import grid_step
-from deniable.queries.plan.pricing import AskedCost, Price
+from deniable.queries.plan.pricing import AskedCost, Near, Price
 from deniable.queries.relations.relation_nodes import tables_read
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Weights = Sequence[float] | Literal["fair", "closest"] | None
 alone with an equal share of the cost. "closest": every table is as close as possible, by one factor for all, to the
 better of an equal share and of the finest table alone."""
 NAMED_WEIGHTS: Final = ("fair", "closest")
-Within = float | Sequence[float | None] | None
+Within = Near | Sequence[Near]
 
 
 @final
@@ -214,7 +214,7 @@ def _counted(rule: str, numbers: Sequence[object], given: Sequence[NoisePlan]) -
     return f"{rule}; there are {len(given)} questions and {len(numbers)} numbers"
 
 
-def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -> list[float | None]:
+def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Any]:
     """The target error of each distinct question; the smaller one if it is asked twice."""
     within = plain_list(within)
     if not isinstance(within, Sequence) or isinstance(within, str):
@@ -222,10 +222,13 @@ def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -
     if len(within) != len(given):
         rule = "must be one number for all questions, or one for each (None: no target)"
         raise InvalidParameter("within", NOTHING, _counted(rule, within, given))
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[Any]] = {name: [] for name in names}
     for made, each in zip(given, within, strict=True):
         if each is not None:
-            found[made.question.hash].append(each)
+            found[made.question.hash].append(plain(each))
+    if any(len(each) > 1 and not all(isinstance(one, int | float) for one in each) for each in found.values()):
+        rule = "must have numbers for a question that is asked twice"
+        raise InvalidParameter("within", NOTHING, rule, "ask it once")
     return [min(found[name]) if found[name] else None for name in names]
 
 
@@ -234,7 +237,7 @@ def _within(
     found: Planned,
     asked: AskedCost,
     groups: Sequence[tuple[int, ...]],
-    targets: Sequence[float | None],
+    targets: Sequence[Any],
 ) -> None:
     """Fill in the plan with the least cost at which every question meets its target error."""
     names, plans = list(found.plans), list(found.plans.values())

@@ -310,9 +310,9 @@ def chosen_cost(cost: Cost, shares_delta: bool) -> Cost:
 _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
 """The fields of `AskedCost`."""
 
-Near = float | Mapping[str, float | tuple[float, float]] | None
-"""The target half-width of the noise interval: one number for all columns, or one by column. (2, 500) is ± 2 in a group
-of 500 rows, for averages and deviations. For a quantile it is the error of its rank, in rows."""
+Near = float | tuple[float, float] | Mapping[str, float | tuple[float, float]] | None
+"""The target half-width of the noise interval: for all columns, or by column. (2, 500) is ± 2 in a group of 500 rows,
+for averages and deviations. For a quantile it is the error of its rank, in rows."""
 
 _PLAIN: Final = frozenset({float, int, str, type(None)})
 """Types that need no conversion (from numpy and others)."""
@@ -441,7 +441,7 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
 def _within(
     plan: NoisePlan,
     budget: Budget,
-    within: float | Mapping[str, float | tuple[float, float]],
+    within: float | tuple[float, float] | Mapping[str, float | tuple[float, float]],
     confidence: float,
     delta: int,
 ) -> Cost:

@@ -114,8 +114,6 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
         plan = answer.plan
         if answer.budget != first.budget:
             raise InvalidParameter(parameter, NOTHING, "must be answers under the same budget")
-        if answer.receipt.ledger != first.receipt.ledger:
-            raise InvalidParameter(parameter, NOTHING, "must be answers from one ledger", "ask all questions there")
         if answer.receipt.version != first.receipt.version:
             raise InvalidParameter(
                 parameter,
@@ -123,6 +121,8 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
                 "must be about one version of the data",
                 "ask all questions about the same version",
             )
+        if answer.receipt.ledger != first.receipt.ledger:
+            raise InvalidParameter(parameter, NOTHING, "must be answers from one ledger", "ask all questions there")
         if not adds_up(plan):
             raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
         form, columns = relation_form(plan.question.relation)
