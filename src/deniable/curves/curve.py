@@ -51,28 +51,20 @@ class Curve:
     raises InvalidParameter, and a number that cannot be computed in bounded memory and time raises NotCertifiable.
     """
 
-    __slots__ = ("__weakref__", "_counts", "_hash", "_kinds", "_origin")
+    __slots__ = ("__weakref__", "_counts", "_hash", "_origin")
     __array_ufunc__ = None  # NumPy numbers leave `number * curve` to this class, which raises InvalidOperation
     _counts: dict[Atom, int]
     _hash: int
-    _kinds: frozenset[type[Atom]]
     _origin: tuple[weakref.ref[Curve], Curve] | None
 
     def __init__(self, counts: dict[Atom, int]) -> None:
         total = 0
         for factor in counts.items():
             total ^= hash(factor)
-        self._fill(counts, total, frozenset(map(type, counts)), None)
+        self._fill(counts, total, None)
 
-    def _fill(
-        self,
-        counts: dict[Atom, int],
-        total: int,
-        kinds: frozenset[type[Atom]],
-        origin: tuple[weakref.ref[Curve], Curve] | None,
-    ) -> None:
+    def _fill(self, counts: dict[Atom, int], total: int, origin: tuple[weakref.ref[Curve], Curve] | None) -> None:
         object.__setattr__(self, "_counts", counts)
-        object.__setattr__(self, "_kinds", kinds)
         # The exclusive or of the factors' hashes: order does not matter, and one more factor is one more step.
         object.__setattr__(self, "_hash", total)
         object.__setattr__(self, "_origin", origin)
@@ -90,9 +82,7 @@ class Curve:
 
     @property
     def origin(self) -> tuple[Curve, Curve] | None:
-        """The two curves this one was multiplied from, if the first still exists: `curve_readings`
-        reuses its products.
-        """
+        """The two curves this one was multiplied from, if the first still exists: its products are extended."""
         parent = self._origin[0]() if self._origin is not None else None
         return (parent, self._origin[1]) if parent is not None and self._origin is not None else None
 
@@ -103,20 +93,8 @@ class Curve:
 
     @property
     def counts(self) -> Mapping[Atom, int]:
-        """How often each atom is used: a view of the factors, which a long product gives without a copy."""
+        """How often each atom is used: a view, which copies nothing."""
         return MappingProxyType(self._counts)
-
-    @property
-    def kinds(self) -> frozenset[type[Atom]]:
-        """The classes of the atoms."""
-        return self._kinds
-
-    @property
-    def single(self) -> Atom | None:
-        """The atom, if the curve is one run of one atom."""
-        return (
-            next((atom for atom, count in self._counts.items() if count == 1), None) if len(self._counts) == 1 else None
-        )
 
     def __eq__(self, other: object) -> bool:
         return self._counts == other._counts if isinstance(other, Curve) else NotImplemented
@@ -142,11 +120,10 @@ class Curve:
             if counts[atom] > MOST_USES:
                 raise InvalidParameter("uses", counts[atom], f"must be at most {MOST_USES:,}")
         result = object.__new__(Curve)
-        result._fill(counts, total, self._kinds | other._kinds, (weakref.ref(self), other))
+        result._fill(counts, total, (weakref.ref(self), other))
         return result
 
-    def __rmul__(self, other: object) -> Curve:
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def __add__(self, other: object) -> Curve:
         raise InvalidOperation(
@@ -345,8 +322,7 @@ class Curve:
     # -- what an attacker can do -------------------------------------------------------------------------------------
 
     def beta(self, *, alpha: Any) -> Any:
-        """The smallest miss rate of any attacker with a false-alarm rate of at most alpha in [0, 1], rounded down (the
-        safe side).
+        """The smallest miss rate of any attacker with a false-alarm rate of at most alpha in [0, 1], rounded down.
 
         Where the directions differ this is the smaller of T(P, Q) and T(Q, P), which need not be convex;
         `symmetrized().beta` is its convex hull, a trade-off function.

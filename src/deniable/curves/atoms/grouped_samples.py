@@ -116,7 +116,7 @@ def worst_division(curve: Curve) -> tuple[Curve, ...]:
     """
     from deniable.curves.atoms.composite_atoms import GroupedAtom
 
-    if GroupedAtom not in curve.kinds:
+    if GroupedAtom not in set(map(type, curve.counts)):
         return ()
     groups = {atom: atom.divisions() for atom, _ in curve.factors if isinstance(atom, GroupedAtom)}
     if len({len(ways) for ways in groups.values()}) != 1 or len({atom.size for atom in groups}) != 1:

@@ -158,11 +158,13 @@ def _alternatives(curve: Curve) -> tuple[Curve, ...]:
     """The curves whose worst is this curve, if it is a single factor of this kind; both directions of each of them
     count. Empty for other curves.
     """
-    if (atom := curve.single) is None or not atom.alternatives():
-        from deniable.curves.atoms import grouped_samples
+    if len(curve.counts) == 1:
+        ((atom, uses),) = curve.factors
+        if uses == 1 and (parts := atom.alternatives()):
+            return tuple(dict.fromkeys(part for part, _ in parts))
+    from deniable.curves.atoms import grouped_samples
 
-        return grouped_samples.worst_division(curve)
-    return tuple(dict.fromkeys(part for part, _ in atom.alternatives()))
+    return grouped_samples.worst_division(curve)
 
 
 @quietly
