@@ -29,7 +29,7 @@ MORE = [Factor(LaplaceLaw(0.2), 3), Factor(WithoutAgainstSampled(GaussianLaw(0.7
 
 def test_a_sum_that_goes_on_from_kept_lines_has_the_same_values() -> None:
     short, whole = MomentSum(FACTORS, 1e-14, 1.0), MomentSum([*FACTORS, *MORE], 1e-14, 1.0)
-    lines = [0.7 * np.arange(count) for count in (1, 5, 40)]
+    lines = [0.7 * np.arange(count, dtype=float) for count in (1, 5, 40)]
     kept = [short.line(1.0, line) for line in lines[:2]]
     longer = short.plus(MORE, 1e-14, 1.0)
     nothing = MomentSum((), 1e-14, 1.0)
@@ -55,11 +55,10 @@ def test_the_errors_of_a_sum_hold_where_values_cancel() -> None:
     laws = [FiniteLaw(np.array([sign * 3.0]), np.array([1.0]), 0.0) for sign in (1.0, -1.0)]
     factors = [Factor(laws[i % 2], 10_000 + i // 2) for i in range(40)]
     found = MomentSum(factors, 1e-14, 0.5).line_with(MomentSum((), 1e-14, 0.5), 0.5, np.array([0.0, 0.9]))
-    one = [moment_of(law, 10_000, 1e-14, 0.5) for law in laws]
-    assert all(each is not None for each in one)
-    terms = [
-        (uses, each.line(0.5, np.array([0.0, 0.9])).values) for (_, uses), each in zip(factors, one * 20, strict=True)
-    ]
+    line = np.array([0.0, 0.9])
+    one = [moment.line(0.5, line).values for law in laws if (moment := moment_of(law, 10_000, 1e-14, 0.5)) is not None]
+    assert len(one) == 2
+    terms = [(uses, values) for (_, uses), values in zip(factors, one * 20, strict=True)]
     for at in (0, 1):
         parts = [[uses * getattr(values[at], part) for uses, values in terms] for part in ("real", "imag")]
         exact = complex(*(math.fsum(each) for each in parts))
