@@ -231,6 +231,9 @@ def test_a_reversed_product_is_as_narrow_as_the_product() -> None:
         (1.7e-4, 0.033, 203_700, 1.4e-20),
         (9e-4, 0.17, 1_700_000_000, 3e-25),
         (4.5e-7, 170.0, 31, 1.2e-11),
+        # rounding errors of z² counted for every use: 7 % wide
+        (0.0386, 0.01425, 2_855_000_000, 7.629e-21),
+        (0.1576, 0.0179, 13_120_000_000, 8.418e-30),
     ],
 )
 def test_brackets_are_narrow_where_a_lattice_fails(rate: float, sigma: float, count: int, delta: float) -> None:
