@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -198,7 +199,14 @@ def test_errors_are_those_of_a_local_session(session: RemoteSession) -> None:
     assert (refused.value.code, str(refused.value)) == (local.value.code, str(local.value))
     with pytest.raises(BudgetExceeded):
         session.sql(WARDS, epsilon=5000.0)
-    for wrong in ({}, {"epsilon": -1}, {"epsilon": float("nan")}, {"epsilon": "1"}, {"seed": 1}, {"epsilon": object()}):
+    for wrong in (
+        {},
+        {"epsilon": -1},
+        {"epsilon": float("nan")},
+        {"epsilon": "one"},
+        {"seed": 1},
+        {"epsilon": object()},
+    ):
         with pytest.raises(InvalidParameter):
             session.sql(WARDS, **wrong)
     with pytest.raises(InvalidParameter):
@@ -233,7 +241,7 @@ def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
 
 def test_what_is_wrong_is_said_in_plain_words(session: RemoteSession) -> None:
     for cost, words in (
-        ({"epsilon": "1"}, "epsilon: must be a number"),
+        ({"epsilon": "one"}, "epsilon='one': must be a finite number, or the text of a decimal number or a ratio"),
         ({"epsilon": -1}, "epsilon: must be more than 0"),
         (
             {"seed": 1, "epsilon": 1.0},
@@ -368,3 +376,55 @@ def test_answers_of_two_servers_and_rehearsals_are_not_combined(session: RemoteS
         with worded(InvalidParameter, parameter="totals"):
             here.adding_up_to(other)  # type: ignore[arg-type]
     assert here.adding_up_to(session.sql(WARDS, epsilon=0.5)).rows  # type: ignore[arg-type]
+
+
+def test_what_is_computed_from_an_answer_is_an_answer_of_the_server(session: RemoteSession) -> None:
+    """Roll-ups and fits had no dataset or curve, and `refine` and `explain` refused them."""
+    cells: Any = session.sql("SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex", epsilon=1)
+    total: Any = session.sql(WARDS, epsilon=3)
+    fitted = cells.adding_up_to(total)
+    rolled = cells.rollup("ward")
+    for made in (fitted, rolled, cells.rounded(base=5), cells.nonnegative(), cells.shares(), fitted.rounded(base=5)):
+        assert type(made) is type(cells)
+        assert (made.dataset, made.question, made.release) == (cells.dataset, cells.question, cells.release)
+        assert made.curve == made.guarantee.curve
+        assert made.to_dict()["rows"] == [list(row) for row in made.rows]
+        assert made.notes
+    assert fitted.curve != cells.curve, "it rests on both answers"
+    assert session.refine(fitted, epsilon=1).released.precision.units > cells.released.precision.units
+    assert session.explain(fitted) == session.explain(cells)
+    assert "sex = " in session.explain(cells)
+    assert "sex = " not in session.explain(rolled)
+    with worded(InvalidParameter, parameter="answer"):
+        session.refine(rolled, epsilon=1)
+
+
+def test_a_rehearsed_answer_is_changed_like_a_paid_one(session: RemoteSession) -> None:
+    tried: Any = session.rehearse("SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex", epsilon=1)
+    total: Any = session.rehearse(WARDS, epsilon=1)
+    for made in (tried.rounded(base=5), tried.rollup("ward"), tried.nonnegative(), tried.adding_up_to(total)):
+        assert made.rows
+        assert made.receipt.dummy
+        assert made.to_dict()["dummy"] is True
+        with pytest.raises(InvalidOperation, match="has no guarantee"):
+            made.guarantee  # noqa: B018  # it raises
+    with worded(InvalidParameter, parameter="answer"):
+        session.refine(tried, epsilon=1)
+
+
+def test_an_answer_of_a_server_is_copied(session: RemoteSession) -> None:
+    answer: Any = session.sql(WARDS, epsilon=1)
+    for made in (copy.copy(answer), copy.deepcopy(answer), copy.deepcopy([answer])[0], copy.deepcopy(answer.shares())):
+        assert made.rollup().rows if made.adjustments == () else made.rows
+        assert made.receipt == answer.receipt
+
+
+def test_no_confidence_is_refused_and_columns_may_be_an_iterator(session: RemoteSession) -> None:
+    """No confidence was 95 %, and an iterator was empty when the request was sent, after its price was asked."""
+    with worded(InvalidParameter, parameter="confidence"), opened() as here:
+        here.sql(WARDS, mu=1, confidence=None)  # type: ignore[arg-type]
+    with worded(InvalidParameter, parameter="confidence"):
+        session.sql(WARDS, epsilon=1, confidence=None)  # type: ignore[arg-type]
+    columns: Any = iter(["ward", "sex"])
+    made = session.synthesize("visits", columns=columns, epsilon=1, rows=3000)
+    assert set(made.rows(5).to_pandas().columns) == {"ward", "sex"}

@@ -4,6 +4,7 @@
     remote_answers     answers and bounds: the classes of a local session, read from what the server sent
     remote_prices      prices, read in the same way
     remote_standing    standing questions, read in the same way
+    request_fields     arguments as fields of a request
     remote_plans       the plan of a question that was asked elsewhere, from its text and the public schema
     registration       `register`: an owner adds a dataset to a server
 

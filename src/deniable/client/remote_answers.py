@@ -6,6 +6,7 @@ question (`plan`, `rollup`, `shares`, `adding_up_to`, ...) make it on first use:
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from deniable.queries.answer.privacy_statement import Statement
     from deniable.queries.frame.recorded_steps import Steps
     from deniable.queries.plan.noise_planner import NoisePlan
-    from deniable.units import Guarantee
 
 LatePlan = Callable[[], "NoisePlan"]
 """A function that makes the plan of an answer, when it is first needed."""
@@ -39,13 +39,13 @@ _MADE_LATE = ("_places", "_plan", "_released", "_shared")
 class RemoteAnswer(Answer):
     """A noisy answer from a server: an `Answer`, with the `dataset` and the `release` by which the server keeps it."""
 
-    __slots__ = ("_late", "_notes", "_promise", "_record", "curve", "dataset", "question", "release")
+    __slots__ = ("_late", "_notes", "_record", "curve", "dataset", "question", "release")
 
     _record: dict[str, Any]
-    _promise: Guarantee
     curve: Curve
     dataset: str
     question: str | Steps
+    """The question as it was sent; of a roll-up, the question of the finer answer (see `_is_summed`)."""
     release: str | None
     """The server's name for this answer, such as "visits:7"; None for an answer from dummy rows."""
 
@@ -76,6 +76,23 @@ class RemoteAnswer(Answer):
             except AttributeError:
                 continue
         return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return copy.copy(self)  # nothing in an answer changes, and a connection cannot be copied
+
+    def _like(self, made: Answer) -> Self:
+        """See `Answer._like`; what the server sent stays with it."""
+        other = copy.copy(self)
+        for name in (*Shown.__slots__, *Answer.__slots__):
+            if name != "guarantee" or not self.receipt.dummy:
+                object.__setattr__(other, name, getattr(made, name))
+        other._notes, other.curve = made.notes, made.guarantee.curve
+        return other
+
+    @property
+    def _is_summed(self) -> bool:
+        """Whether it is a roll-up: the answer to another question than `question`, by fewer keys."""
+        return bool(self.receipt.question != self._record["provenance"]["question"])
 
     def _make(self) -> None:
         """Make the plan, and set all attributes that need it."""
@@ -138,7 +155,9 @@ class RemoteAnswer(Answer):
     def to_dict(self) -> dict[str, Any]:
         """The answer as a JSON-ready dict: as the server sent it, or with later adjustments."""
         is_sent = self.adjustments == tuple(self._record["papers"]["adjustments"])
-        return dict(self._record) if is_sent else Answer.to_dict(self)
+        if is_sent:
+            return dict(self._record)
+        return Answer.to_dict(self) | ({"dummy": True} if self.receipt.dummy else {})
 
 
 @final
@@ -200,7 +219,7 @@ def _fill(answer: Any, record: dict[str, Any], question: str | Steps) -> None:
 class RemoteBounds(Bounds):
     """Bounds that were bought on a server. They are part of the dataset's public schema."""
 
-    record: dict[str, Any] = field(default_factory=dict, repr=False)
+    record: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, record: dict[str, Any], answer: Answer) -> RemoteBounds:

@@ -6,7 +6,7 @@ question whose answer was lost on the way is asked again at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, final, overload
@@ -16,14 +16,22 @@ from deniable.client import remote_plans
 from deniable.client.remote_answers import RemoteAnswer, RemoteBounds, RemoteGrouped
 from deniable.client.remote_plans import RemotePlanner, tables_of
 from deniable.client.remote_prices import RemotePrice
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
+from deniable.client.request_fields import (
+    cost_of,
+    listed,
+    named_columns,
+    question_fields,
+    sendable_weights,
+    synthesis_fields,
+)
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known
 from deniable.ledger import Budget
 from deniable.ledger.entries import checked_path_name
-from deniable.numbers import below, plain, plain_list
+from deniable.queries.answer.explanation import explain
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.machine_records import read_cost, read_quoted, read_unit
 from deniable.queries.answer.remaining_budget import Failure, Remaining
-from deniable.queries.sql.named_dialects import InDialect, in_dialect, named_dialect
+from deniable.queries.sql.named_dialects import in_dialect
 from deniable.transport import Wire, wire_to
 
 if TYPE_CHECKING:
@@ -91,7 +99,7 @@ class RemoteSession:
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
         """Answer a question in SQL. Arguments as for `Session.sql`; a repeated question is free."""
         require_known(self.sql, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         question = in_dialect(question, dialect)
         return self._answer(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
@@ -103,7 +111,7 @@ class RemoteSession:
     ) -> RemoteAnswer:  # fmt: skip
         """Answer a question, in SQL or built from `table(...)`."""
         require_known(self.ask, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         question = in_dialect(question, dialect)
         return self._one(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
@@ -140,7 +148,7 @@ class RemoteSession:
         CUBE or GROUPING SETS, the price of one `batch`. Free: no data is read.
         """
         require_known(self.price, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         question = in_dialect(question, dialect)
         if isinstance(question, list | tuple):
             return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(question, paid, weights)))
@@ -160,6 +168,8 @@ class RemoteSession:
             if question.asked.get("dataset") != self.dataset:
                 raise InvalidParameter("price", NOTHING, "must be a price of this session", "get one with price(...)")
             body = question.asked
+        elif isinstance(question, RemoteAnswer) and question._is_summed:
+            return explain(question)
         else:
             asked = question.question if isinstance(question, RemoteAnswer | RemoteGrouped) else question
             body = self._body(asked, {})
@@ -177,8 +187,14 @@ class RemoteSession:
         require_known(self.refine, amounts, unknown)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
             raise InvalidParameter("answer", NOTHING, "must be an answer of this session", "get one with ask(...)")
+        if answer.receipt.dummy:
+            rule = "is from dummy rows, and refining it would spend on the real data"
+            raise InvalidParameter("answer", NOTHING, rule, "ask the question with ask(...) first")
+        if answer._is_summed:
+            rule = "is a sum of the numbers of another answer, which the server does not know"
+            raise InvalidParameter("answer", NOTHING, rule, "refine that answer and roll it up, or ask this question")
         confidence = answer.confidence if confidence is None else confidence
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         found = self._one(self._wire.ask("/v1/questions:refine", self._body(answer.question, paid)), answer.question)
         taken = answer._shares_taken_here()
         return found.with_shares(taken) if taken else found
@@ -193,8 +209,8 @@ class RemoteSession:
         for `Session.batch`.
         """
         require_known(self.batch, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
-        questions = _listed(in_dialect(questions, dialect))
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        questions = listed(in_dialect(questions, dialect))
         found = self._wire.ask("/v1/questions:batch", self._several(questions, paid, weights))["answers"]
         return [self._one(each, asked) for each, asked in zip(found, questions, strict=True)]
 
@@ -206,7 +222,7 @@ class RemoteSession:
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each table would be, and how the cost is split. Free: no data read."""
         require_known(self.price_batch, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         questions = in_dialect(questions, dialect)
         return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(questions, paid, weights)))
 
@@ -221,7 +237,7 @@ class RemoteSession:
         They become part of the dataset's public schema, because they were paid for.
         """
         require_known(self.bounds, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         body = {"column": column, "table": table, "cover": cover, **paid}
         then = RemotePlanner(partial(dict, self.describe()))  # bought bounds change the schema, and so the question
         record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
@@ -237,7 +253,7 @@ class RemoteSession:
     ) -> RemotePrice:  # fmt: skip
         """What `bounds` would charge. Free: no data is read."""
         require_known(self.price_bounds, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         body = {"column": column, "table": table, **paid}
         found = self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body)
         return RemotePrice.read(found, body, self._late(remote_plans.of_bounds(column, table), found["question"]))
@@ -257,15 +273,15 @@ class RemoteSession:
         from deniable.queries.synthetic.synthesis_measurement import refuse_useless, stated
 
         require_known(self.synthesize, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         wanted: Wanted = {
-            "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
+            "columns": named_columns(columns), "method": method, "target": target, "workload": workload, "bins": bins,
             "forbid": forbid, "unlisted": unlisted,
         }  # fmt: skip
         many = stated(rows)
         if many is not None:
             refuse_useless(self._price_synthesis(table, wanted, paid), many)
-        found = self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid))
+        found = self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", synthesis_fields(table, wanted, paid))
         return self._fitted(found, many)
 
     def price_synthesis(
@@ -281,9 +297,9 @@ class RemoteSession:
         no data is read.
         """
         require_known(self.price_synthesis, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         wanted: Wanted = {
-            "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
+            "columns": named_columns(columns), "method": method, "target": target, "workload": workload, "bins": bins,
             "forbid": forbid, "unlisted": unlisted,
         }  # fmt: skip
         return self._price_synthesis(table, wanted, paid)
@@ -291,7 +307,7 @@ class RemoteSession:
     def _price_synthesis(self, table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> SynthesisPrice:
         from deniable.queries.synthetic.synthetic_records import read_price
 
-        found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", _synthesis(table, wanted, paid))
+        found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", synthesis_fields(table, wanted, paid))
         return read_price(found, {"table": table, **wanted}, self.tables)
 
     def synthetic(self, release: str | int) -> Synthetic:
@@ -328,7 +344,7 @@ class RemoteSession:
         if questions is None:
             found = self._wire.get(f"{place}/{quote(name, safe='')}")
         else:
-            paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence, totals=totals)
+            paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence, totals=totals)
             asked = checked_questions(questions, MOST_QUESTIONS)
             found = self._wire.ask(place, {"name": name, "questions": asked, "by": by or "", **paid})
         return RemoteStanding.read(self, found, confidence)
@@ -346,9 +362,9 @@ class RemoteSession:
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
         """Ask a question of dummy rows, which are made from the public schema alone. Free; reveals nothing."""
         require_known(self.rehearse, amounts, unknown)
-        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
-        return self._answer(self._wire.post(place, {**_question_fields(question), **paid}), question)
+        return self._answer(self._wire.post(place, {**question_fields(question), **paid}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
         """Made-up rows for trying out code, `rows` of them for each table, drawn from the public schema alone."""
@@ -501,11 +517,11 @@ class RemoteSession:
     def _several(
         self, questions: str | Sequence[str | Steps], paid: Mapping[str, Any], weights: Weights
     ) -> dict[str, Any]:
-        asked = _listed([questions] if isinstance(questions, str) and names_sets(questions) else questions)
-        each = [_question_fields(one) for one in asked]
+        asked = listed([questions] if isinstance(questions, str) and names_sets(questions) else questions)
+        each = [question_fields(one) for one in asked]
         dialects = {one.get("dialect") for one in each if "sql" in one}
         if len(dialects) > 1:  # one dialect is for all texts of a request, so each text names its own
-            each = [{"sql": str(one)} if isinstance(one, str) else _question_fields(one) for one in asked]
+            each = [{"sql": str(one)} if isinstance(one, str) else question_fields(one) for one in asked]
             dialects = {None}
         [dialect] = dialects or {None}  # without SQL there is none
         return {
@@ -513,14 +529,14 @@ class RemoteSession:
             "questions": [one.get("sql", one.get("frame")) for one in each],
             **({} if dialect is None else {"dialect": dialect}),
             **paid,
-            **({} if weights is None else {"weights": _weights(weights)}),
+            **({} if weights is None else {"weights": sendable_weights(weights)}),
         }
 
     def _fresh(self, question: str | Steps, paid: Mapping[str, Any], fresh: bool) -> dict[str, Any]:
         return {**self._body(question, paid), **({"fresh": True} if fresh else {})}
 
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
-        return {"dataset": self.dataset, **_question_fields(question), **paid}
+        return {"dataset": self.dataset, **question_fields(question), **paid}
 
     def _fitted(self, record: dict[str, Any], rows: int | None = None) -> Synthetic:
         from deniable.queries.synthetic.synthetic_records import read_record
@@ -539,67 +555,3 @@ class RemoteSession:
     def _one(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
         build = remote_plans.of_counts if record["papers"].get("shares") else remote_plans.of_question
         return RemoteAnswer(record, question, self._late(build(question), record["provenance"]["question"]))
-
-
-def _listed(questions: object) -> Sequence[Any]:
-    if isinstance(questions, str) or not isinstance(questions, Sequence) or not questions:
-        raise InvalidParameter("questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]')
-    return questions
-
-
-def _cost(**given: Any) -> dict[str, Any]:
-    """The cost as fields of a request."""
-    return {name: _number(name, value) for name, value in given.items() if value is not None}
-
-
-def _number(name: str, given: Any) -> Any:
-    """Numbers as JSON can write them. A number that no float stores is rounded down, so that no more is spent, and no
-    error is larger, than was asked for.
-    """
-    if isinstance(given, Mapping):
-        return {column: _number(name, each) for column, each in given.items()}
-    given = plain_list(given)
-    if isinstance(given, list | tuple):
-        return [_number(name, each) for each in given]
-    given = plain(given)
-    if given is None or isinstance(given, int | float):
-        return given
-    from deniable.curves.exact_amounts import exact_amount
-
-    exact = exact_amount(name, given)
-    found = float(exact)  # which is read as the decimal number that it prints as
-    return found if exact_amount(name, found) <= exact else below(found)
-
-
-def _weights(weights: Weights) -> Any:
-    from deniable.queries.answer.batch_answers import readable_weights
-
-    found = readable_weights(weights)
-    if found is None or isinstance(found, str):
-        return found
-    return [_number("weights", each) for each in found]
-
-
-def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:
-    from deniable.queries.synthetic import impossible_combinations
-
-    named, bins = wanted["columns"], wanted["bins"]
-    sent: Wanted = {
-        "columns": list(named) if isinstance(named, Iterable) and not isinstance(named, str) else named,
-        "bins": {name: plain(each) for name, each in bins.items()} if isinstance(bins, Mapping) else bins,
-        "forbid": impossible_combinations.sendable(wanted["forbid"]),
-    }
-    return {"table": table, **wanted, **sent, **paid}
-
-
-def _question_fields(question: object) -> dict[str, Any]:
-    """A question as fields of a request."""
-    if isinstance(question, InDialect):
-        return {"sql": question.own, "dialect": named_dialect(question)}
-    if isinstance(question, str):
-        return {"sql": question}
-    record = getattr(question, "record", None)
-    if not isinstance(record, Mapping) or not hasattr(question, "text"):
-        rule = "must be SQL, or made by table(...) and agg(...) of this session"
-        raise InvalidParameter("question", type_of(question), rule)
-    return {"frame": dict(record)}

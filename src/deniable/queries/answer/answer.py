@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 class Answer(Shown):
     """The noisy answer to a question, with its plan, guarantee and receipt."""
 
-    __slots__ = ("_budget", "_joint", "_places", "_plan", "_released", "_shared", "guarantee", "receipt")
+    __slots__ = ("_budget", "_joint", "_places", "_plan", "_promise", "_released", "_shared", "guarantee", "receipt")
 
     def __init__(
         self, plan: NoisePlan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt,
@@ -65,6 +65,8 @@ class Answer(Shown):
     ) -> None:  # fmt: skip
         self._plan, self._released, self._budget = plan, released, budget
         self.guarantee, self.receipt = guarantee, receipt
+        self._promise = guarantee
+        """The same; a rehearsal on a server's dummy rows has no `guarantee`, but a promise of the same form."""
         self._shared: Mapping[str, float] = {}
         """The columns that are shares of the total, each with its factor."""
         self._joint: tuple[Joint, int] | None = None
@@ -74,6 +76,10 @@ class Answer(Shown):
         super().__init__(
             plan.question.names, cells, intervals, confidence, measured=frame.measured, counts=frame.counts
         )
+
+    def _like(self, made: Answer) -> Answer:
+        """An answer that was computed from this one, as an object of this class."""
+        return made
 
     def _papers(self) -> str:
         return str(self.receipt)
@@ -250,9 +256,9 @@ class Answer(Shown):
             rule = "has several measures, and its bound on the groups of a person holds for its own keys only"
             raise InvalidParameter("answer", NOTHING, rule, "ask for one measure at a time, or the coarser question")
         receipt = replace(self.receipt, question=plan.question.hash)
-        other = Answer(plan, summed, self._budget, self.guarantee, receipt, self.confidence)
+        other = Answer(plan, summed, self._budget, self._promise, receipt, self.confidence)
         other.adjustments = (*self.adjustments, f"sums of the numbers of charge {self.receipt.entry}")
-        return other
+        return self._like(other)
 
     def shares(self) -> Answer:
         """A copy with each count or sum divided by the noisy total of all groups, with intervals. Free.
@@ -321,8 +327,8 @@ class Answer(Shown):
             "provenance": {
                 "question": plan.question.hash,
                 "tables": [table.name for table in plan.question.relation.tables],
-                "unit": self.guarantee.unit.describe(),
-                "guarantee": self.guarantee.curve.to_dict(),
+                "unit": self._promise.unit.describe(),
+                "guarantee": self._promise.curve.to_dict(),
                 "entry": self.receipt.entry,
                 "paid": self.receipt.paid,
                 "left": self.receipt.left,

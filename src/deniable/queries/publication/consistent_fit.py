@@ -192,14 +192,14 @@ class Joint:
         moved = answer.released if self.kept else self._moved(i)
         promise = Guarantee(
             answer.budget.curve(moved.cost),
-            answer.guarantee.unit,
-            assumptions=(*answer.guarantee.assumptions, *self.assumptions),
+            answer._promise.unit,
+            assumptions=(*answer._promise.assumptions, *self.assumptions),
         )
         made = Answer(
             answer.plan, answer.released, answer.budget, promise, answer.receipt, answer.confidence, moved=moved
         )
         made._joint, made.adjustments = (self, i), (*answer.adjustments, *self.words)
-        return _put(made, self, i) if self.done else made
+        return answer._like(_put(made, self, i) if self.done else made)
 
     def _moved(self, i: int) -> Released:
         """The linear fit of one table, with the shares of all draws in each of its numbers."""
