@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
 import deniable as dn
-from deniable.client import RemoteAnswer, RemoteSession
+from deniable.client import RemoteAnswer, RemoteBounds, RemoteSession
 from deniable.client.remote_plans import of_question
 from deniable.errors import (
     BudgetExceeded,
@@ -20,10 +23,13 @@ from deniable.errors import (
     ServerRefused,
     UnreadableRecord,
 )
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
+from deniable.queries.answer.release import Released
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.roles import Role
-from tests.queries.hospital import opened
+from deniable.server.wire import answer_record
+from tests.queries.hospital import PURE, opened
 from tests.server.world import WARDS, World
 from tests.wording import worded
 
@@ -428,3 +434,75 @@ def test_no_confidence_is_refused_and_columns_may_be_an_iterator(session: Remote
     columns: Any = iter(["ward", "sex"])
     made = session.synthesize("visits", columns=columns, epsilon=1, rows=3000)
     assert set(made.rows(5).to_pandas().columns) == {"ward", "sex"}
+
+
+def test_a_share_that_only_a_batch_answers_is_refined(session: RemoteSession) -> None:
+    text = "SELECT ward, COUNT(*) / SUM(COUNT(*)) OVER () AS p FROM visits GROUP BY ward HAVING COUNT(*) > 1"
+    with pytest.raises(QuestionRefused):
+        session.sql(text, epsilon=1)
+    [first] = session.batch([text], epsilon=5)
+    assert sum(session.refine(first, epsilon=1)["p"]) == pytest.approx(1)  # type: ignore[arg-type]
+
+
+def test_a_refinement_keeps_the_confidence_and_needs_an_answer_of_this_dataset(session: RemoteSession) -> None:
+    answer = session.ask(WARDS, epsilon=0.5, confidence=0.8)
+    assert session.refine(answer, epsilon=0.5).confidence == 0.8
+    assert session.refine(answer, epsilon=0.5, confidence=0.9).confidence == 0.9
+    other = copy.copy(answer)
+    other.dataset = "others"
+    spent = session.remaining.cost
+    with worded(InvalidParameter, parameter="answer"):
+        session.refine(other, epsilon=0.5)
+    assert session.remaining.cost == spent
+
+
+def test_an_answer_that_the_server_changed_is_not_fitted_again(session: RemoteSession) -> None:
+    shares = session.sql("SELECT ward, COUNT(*) / SUM(COUNT(*)) OVER () AS n FROM visits GROUP BY ward", epsilon=5)
+    assert max(shares.rounded(base=1)["n"]) <= 1  # type: ignore[type-var]
+    for call in (shares.rollup, shares.shares):  # type: ignore[union-attr]
+        with worded(InvalidParameter, parameter="answer"):
+            call()
+
+
+def test_a_changed_answer_is_written_as_changed(session: RemoteSession) -> None:
+    answer = session.ask("SELECT age, COUNT(*) AS n FROM visits GROUP BY age", epsilon=0.01)
+    raised = answer.nonnegative()
+    assert min(answer["n"]) < 0  # type: ignore[type-var]
+    assert raised.to_dict()["rows"] == [list(row) for row in raised.rows]
+    assert raised.to_dict()["adjusted"]
+    assert answer.to_dict()["rows"] == [list(row) for row in answer.rows]
+
+
+def test_weights_may_be_any_numbers(session: RemoteSession) -> None:
+    sexes = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
+    texts, weights = [WARDS, sexes], (Fraction(1, 2), Decimal("500"))
+    price = session.price_batch(texts, epsilon=0.5, weights=weights)  # type: ignore[arg-type]
+    assert price.tables == session.price_batch(texts, epsilon=0.5, weights=[0.5, 500]).tables
+
+
+def test_cells_that_are_moments_and_bounds_that_are_never_null_are_read_as_such(session: RemoteSession) -> None:
+    record: Any = dict(session.ask(WARDS, epsilon=0.5).to_dict())
+    record["kinds"], record["rows"] = ["timestamp", "integer"], [["2026-01-02T03:04:05", 7]] * 3
+    answer = RemoteAnswer(record, WARDS)
+    assert answer["ward"][0] == dt.datetime(2026, 1, 2, 3, 4, 5)
+    bought = {"table": "visits", "column": "age", "kind": "integer", "low": 0, "high": 9, "cover": 0.9, "line": "age"}
+    for nullable in (True, False):
+        bounds = RemoteBounds.read(bought | {"nullable": nullable}, answer)
+        assert bounds.domain is not None
+        assert bounds.domain.nullable is nullable
+        assert hash(bounds) == hash(copy.copy(bounds))
+
+
+def test_a_median_that_an_earlier_version_read_from_running_totals_has_their_plan() -> None:
+    text = "SELECT MEDIAN(age) AS m FROM visits"
+    with opened(budget=PURE) as here:
+        drawn: Any = here.sql(text, epsilon=1)
+        totals = drawn.plan.totals
+        assert totals is not None
+        zeros = np.zeros((1, totals.parts[0].statistic.width), dtype=np.int64)
+        units = drawn.released.precision.units
+        released = Released(((),), (zeros,), drawn.released.cost, drawn.released.precision, (units,))
+        older = Answer(totals, released, drawn.budget, drawn.guarantee, drawn.receipt, drawn.confidence)
+        read = RemoteAnswer(answer_record("visits", older), text, lambda: drawn.plan)
+        assert read.plan is totals
+        assert (read.rows, read.released.parts[0].tolist()) == (older.rows, zeros.tolist())

@@ -21,7 +21,6 @@ from deniable.queries.answer.answer import Answer
 from deniable.queries.bought_bounds import rows_to_be_seen
 from deniable.queries.engines.scratch_folders import scratch, sweep
 from deniable.queries.session import Session
-from deniable.queries.sql.share_windows import shares_in
 from deniable.server import wire
 from deniable.server.access.bearer_tokens import FRESH, TokenGate
 from deniable.server.access.oidc import configured
@@ -137,14 +136,12 @@ class Curator:
         """Spend more on an answered question, and merge both answers. InvalidParameter if it was never answered."""
         session = self.paying(person, dataset, key)
         asked = question_now(session, sql)
-        shares = shares_in(asked)
-        before = session.recall(asked if shares is None else shares.text, confidence=cost["confidence"])
+        before = wire.refinable(session, asked, cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "must have been answered before it is refined", "ask it first")
-        before = before if shares is None else before.with_shares(shares.factors)
         text = asked if isinstance(asked, str) else None
         answer = session.refine(before, text=text, key=key, payer=person.name, **cost)
-        self.note(person, dataset, noted(sql, answer))
+        self.note(person, dataset, noted(sql, answer) if answer.has_shares else [(sql, answer)])
         return answer_record(dataset, answer)
 
     def batch(

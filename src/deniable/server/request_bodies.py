@@ -124,6 +124,10 @@ class Explained(_Asked):
         return arguments if set(arguments) - {"confidence", "delta"} else None
 
 
+_Target = Near | dict[str, Near] | None
+"""The errors of one question of a batch."""
+
+
 class Batch(Spending):
     """Several questions that share one cost, or have the accuracies of `within`. `weights` gives the weight of a cell
     of each question; with "fair", all weights are equal, and no table is less exact than it would be alone with an
@@ -135,9 +139,7 @@ class Batch(Spending):
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
     dialect: Dialect | None = None
     # a batch takes a list, of one entry for each question, where a question takes an error and a number of rows
-    within: (  # type: ignore[assignment]
-        Positive | dict[str, Near] | Annotated[list[Near | dict[str, Near] | None], Field(max_length=100)] | None
-    ) = None
+    within: Positive | dict[str, Near] | Annotated[list[_Target], Field(max_length=100)] | None = None  # type: ignore[assignment]
     weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair", "closest"] | None = None
 
     @model_validator(mode="after")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from deniable.errors import QuestionRefused
+from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
@@ -96,6 +97,18 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
         case NotedSteps() | NotedSynthesis():
             asked = question_of(text, session.tables)
     return session.recall(asked, entry=sealed, confidence=confidence)
+
+
+def refinable(session: Session, asked: str | Question, confidence: float) -> Answer | None:
+    """The stored answer to a question, to be refined; None if there is none. Shares of a total are those of `sql`; a
+    batch also answers questions about shares that `sql` refuses, by windows over the counts.
+    """
+    with suppress(QuestionRefused, InvalidParameter):
+        shares = shares_in(asked)
+        if shares is not None:
+            found = session.recall(shares.text, confidence=confidence)
+            return None if found is None else found.with_shares(shares.factors)
+    return session.recall(asked, confidence=confidence)
 
 
 def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer: str) -> str:

@@ -167,6 +167,7 @@ def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
     session = remote(survey)
     assert "n: ±" in str(session.price_bounds("height", epsilon=20.0))
     found = session.bounds("height", cover=0.6, epsilon=20.0)
+    assert found.answer.plan.question.hash == found.receipt.question, "planned by the schema without these bounds"
     assert (found.low, found.high) == (128, 255)
     assert str(found).startswith("height: {kind: integer, low: 128, high: 255}")
     born = session.bounds("born", cover=0.6, epsilon=20.0)

@@ -98,6 +98,11 @@ class Answer(Shown):
         return self._plan
 
     @property
+    def has_shares(self) -> bool:
+        """Whether some columns are shares of the total."""
+        return bool(self._shared)
+
+    @property
     def released(self) -> Released:
         """The noisy statistics as they were released, before any fit."""
         return self._released
