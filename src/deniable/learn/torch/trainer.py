@@ -390,7 +390,7 @@ class Trainer:
             return
         with full_precision(self._device.type):
             try:
-                self._following.undisturbed(lambda: self._add_up(losses, trace, count))
+                self._guard.undisturbed(lambda: self._add_up(losses, trace, count))
             except Alone as error:  # nothing of this batch was added: repeat it
                 self._redo = "alone"
                 if error.is_lasting:
