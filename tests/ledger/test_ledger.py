@@ -117,7 +117,7 @@ def test_the_refusal_of_a_gaussian_budget_speaks_of_epsilon(open_ledger: Opener)
         ask(ledger, budget.cost(epsilon=0.9))
     assert refused.value.asked == "epsilon 0.9 at delta 9E-7 (mu 0.2136)"
     said, rest = refused.value.left.split(" at ")
-    assert rest == "delta 9E-7 (mu 0.1372), delta 1E-7 for unlisted keys"
+    assert rest == "delta 9E-7 (mu 0.1372), delta 1E-7"
     most = Decimal(
         said.removeprefix("epsilon ")
     )  # four digits: what is said to be left fits, and a digit more does not

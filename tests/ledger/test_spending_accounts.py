@@ -78,7 +78,7 @@ def test_a_share_is_paid_from_and_so_is_the_dataset(ledger: Ledger) -> None:
     ask(ledger, None)
     error = refused(ledger, "anna")
     assert error.account == "the share of 'anna'"
-    assert "left epsilon 0, delta 0 for unlisted keys in the share of 'anna'; nothing was spent" in str(error)
+    assert "left epsilon 0, delta 0 in the share of 'anna'; nothing was spent" in str(error)
     assert [(each.name, each.spent, each.left, each.lifetime) for each in ledger.accounts()] == [
         (EVERYBODY, tenths(4), Cost(tenths(6).units, PURE.limit.delta_units), tenths(4)),
         ("anna", tenths(3), Cost(0), tenths(3)),

@@ -59,8 +59,6 @@ _MOST: Final = 10**6
 
 MOST_UNITS: Final = 3 * _MOST * 10**30
 """The largest limit in whole units, with room for rounding and squares."""
-FOR_UNLISTED: Final = " for unlisted keys"
-"""The purpose of the last δ of a described cost: the first belongs to ε, the last to thresholds."""
 
 
 @final

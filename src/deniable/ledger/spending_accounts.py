@@ -21,7 +21,7 @@ from typing import Final, final
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import BudgetExceeded, InvalidParameter
-from deniable.ledger.budget import FOR_UNLISTED, MOST_UNITS, Budget, Cost
+from deniable.ledger.budget import MOST_UNITS, Budget, Cost
 from deniable.ledger.entries import EVERYBODY, KEYS, VERSIONS, Terms, checked_name
 
 __all__ = [
@@ -116,9 +116,7 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
         if not budget.fits(each.spent + total, each.limit):
             named = each.title if len(accounts) > 1 else ""
             remedy = _remedy(total, each.left)
-            asked = total.describe(budget) + (FOR_UNLISTED if total.delta_units else "")
-            left = each.left.describe_rest(budget) + FOR_UNLISTED
-            raise BudgetExceeded(asked, left, remedy, account=named)
+            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), remedy, account=named)
 
 
 def _remedy(total: Cost, left: Cost) -> str:

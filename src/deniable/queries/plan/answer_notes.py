@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.ledger.budget import FOR_UNLISTED
 from deniable.queries.plan.disjointness import empty, exclusive
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum, Reach
@@ -164,14 +163,18 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
+_KEYS: Final = " for unlisted keys"
+"""The purpose of the second δ in a cost: the first belongs to ε, the second to thresholds."""
+
+
 def cost_in_words(cost: Cost, budget: Budget) -> str:
     """A cost as text, with the purpose of each δ."""
-    return cost.describe(budget) + (FOR_UNLISTED if cost.delta_units else "")
+    return cost.describe(budget) + (_KEYS if cost.delta_units else "")
 
 
 def rest_in_words(rest: Cost, budget: Budget) -> str:
     """The rest of a budget as text, with the purpose of each δ."""
-    return rest.describe_rest(budget) + FOR_UNLISTED
+    return rest.describe_rest(budget) + _KEYS
 
 
 def short(value: float | None) -> str:
