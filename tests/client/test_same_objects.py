@@ -324,6 +324,23 @@ def test_several_tables_are_the_same_object(local: Session, remote: RemoteSessio
         same_answer(a, b)
 
 
+def test_several_tables_are_explained_here_and_there(local: Session, remote: RemoteSession) -> None:
+    """A local session refused the answer to ROLLUP, and a server refused one of its tables as if it had no rule."""
+    here, there = local.sql(ROLLUP, epsilon=1.0), remote.sql(ROLLUP, epsilon=1.0)
+    assert isinstance(here, Grouped)
+    assert local.explain(here) == remote.explain(there) == local.explain(ROLLUP)  # type: ignore[arg-type]
+    for mine, other in zip(here.tables, there.tables, strict=True):
+        assert local.explain(mine).startswith(remote.explain(other))  # type: ignore[arg-type]
+        assert local.explain(mine).count("groups:") == 1
+    with worded(InvalidParameter, parameter="answer"):
+        remote.refine(there.tables[0], epsilon=1)  # type: ignore[arg-type]
+    by_ward = "SELECT ward, COUNT(*) AS n FROM visits WHERE age > 30 GROUP BY ward"
+    for s in (local, remote):
+        alone: Any = s.sql(by_ward, epsilon=0.1)
+        assert alone.receipt.paid.startswith("nothing"), "the tables have it"
+        assert s.refine(alone, epsilon=1).rows
+
+
 @pytest.mark.slow
 def test_standing_questions_are_the_same_object(
     served: tuple[World, str], local: Session, remote: RemoteSession

@@ -39,20 +39,24 @@ _MADE_LATE = ("_places", "_plan", "_released", "_shared")
 class RemoteAnswer(Answer):
     """A noisy answer from a server: an `Answer`, with the `dataset` and the `release` by which the server keeps it."""
 
-    __slots__ = ("_late", "_notes", "_record", "curve", "dataset", "question", "release")
+    __slots__ = ("_is_of_set", "_late", "_notes", "_record", "curve", "dataset", "question", "release")
 
     _record: dict[str, Any]
     curve: Curve
     dataset: str
     question: str | Steps
-    """The question as it was sent; of a roll-up, the question of the finer answer (see `_is_summed`)."""
+    """The question as it was sent; of a roll-up, that of the finer answer; of one of several tables, that of all."""
     release: str | None
     """The server's name for this answer, such as "visits:7"; None for an answer from dummy rows."""
 
-    def __init__(self, record: dict[str, Any], question: str | Steps, late: LatePlan | None = None) -> None:
-        """`late` makes the plan; without it the answer can only be displayed."""
+    def __init__(
+        self, record: dict[str, Any], question: str | Steps, late: LatePlan | None = None, *, is_of_set: bool = False
+    ) -> None:
+        """`late` makes the plan; without it the answer can only be displayed. `is_of_set`: it is one of several tables
+        of `question`.
+        """
         _fill(self, record, question)
-        self._joint, self._late = None, late
+        self._joint, self._late, self._is_of_set = None, late, is_of_set
         self._budget = self.receipt.budget
         self._notes = tuple(str(each) for each in record["notes"])
 
@@ -178,7 +182,7 @@ class RemoteGrouped(Grouped):
         """
         _fill(self, record, question)
         self.tables = tuple(
-            RemoteAnswer(each, question, late(place, each["provenance"]["question"]))
+            RemoteAnswer(each, question, late(place, each["provenance"]["question"]), is_of_set=True)
             for place, each in enumerate(record["tables"])
         )
 

@@ -168,8 +168,8 @@ class RemoteSession:
             if question.asked.get("dataset") != self.dataset:
                 raise InvalidParameter("price", NOTHING, "must be a price of this session", "get one with price(...)")
             body = question.asked
-        elif isinstance(question, RemoteAnswer) and question._is_summed:
-            return explain(question)
+        elif isinstance(question, RemoteAnswer) and (question._is_summed or question._is_of_set):
+            return explain(question)  # the server has no text of this question alone
         else:
             asked = question.question if isinstance(question, RemoteAnswer | RemoteGrouped) else question
             body = self._body(asked, {})
@@ -190,6 +190,9 @@ class RemoteSession:
         if answer.receipt.dummy:
             rule = "is from dummy rows, and refining it would spend on the real data"
             raise InvalidParameter("answer", NOTHING, rule, "ask the question with ask(...) first")
+        if answer._is_of_set:
+            rule = "is one of several tables, and the server has no text of its question alone"
+            raise InvalidParameter("answer", NOTHING, rule, "ask for this table with its own GROUP BY, and refine that")
         if answer._is_summed:
             rule = "is a sum of the numbers of another answer, which the server does not know"
             raise InvalidParameter("answer", NOTHING, rule, "refine that answer and roll it up, or ask this question")

@@ -374,7 +374,7 @@ class Session:
 
         return Frame.of(name, self._tables)
 
-    def explain(self, question: str | Question | Price | Answer) -> str:
+    def explain(self, question: str | Question | Price | Answer | Grouped) -> str:
         """The plan of a question (or of a price or an answer, by its question): each step with its stability, each
         statistic with its sensitivity, and the SQL that the engine runs; for a price also the noise. Free.
         """

@@ -8,6 +8,7 @@ from deniable.errors import InvalidParameter, type_of
 from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSums
 from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.grouping_sets import Grouped
 from deniable.queries.plan.answer_notes import budget_notes, wrapped
 from deniable.queries.plan.noise_planner import noise, plan
 from deniable.queries.plan.pricing import Price, describe
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from deniable.queries.session import Session
 
 
-def explain(question: str | Question | Price | Answer, *, session: Session | None = None) -> str:
+def explain(question: str | Question | Price | Answer | Grouped, *, session: Session | None = None) -> str:
     """Explain a question as text: each step with its stability, each statistic with its sensitivity. Free.
 
     A price (`session.price(...)`) also explains its noise; an answer explains its question. With `session`, the
@@ -45,6 +46,8 @@ def explain(question: str | Question | Price | Answer, *, session: Session | Non
         )
     if isinstance(question, Question):
         return explained(plan(question), None, None)
+    if isinstance(question, Grouped):
+        return "\n\n".join(map(explain, question.tables))
     if isinstance(question, Answer):
         return explained(question.plan, None, None)
     raise InvalidParameter(
@@ -55,8 +58,10 @@ def explain(question: str | Question | Price | Answer, *, session: Session | Non
     )
 
 
-def explained_by(session: Session, question: str | Question | Price | Answer) -> str:
+def explained_by(session: Session, question: str | Question | Price | Answer | Grouped) -> str:
     """The implementation of `Session.explain`."""
+    if isinstance(question, Grouped):
+        return "\n\n".join(explained_by(session, each) for each in question.tables)
     sets = session._sets(question)
     if sets is not None:
         return "\n\n".join(explained_by(session, each) for each in sets.questions)
