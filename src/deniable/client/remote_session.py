@@ -27,7 +27,6 @@ from deniable.client.request_fields import (
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known
 from deniable.ledger import Budget
 from deniable.ledger.entries import checked_path_name
-from deniable.queries.answer.explanation import explain
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.machine_records import read_cost, read_quoted, read_unit
 from deniable.queries.answer.remaining_budget import Failure, Remaining
@@ -164,6 +163,8 @@ class RemoteSession:
         """The plan of a question, as text: each step with its stability, each statistic with its sensitivity, and the
         SQL that the server's engine runs; for a price also the noise. Free: no data is read.
         """
+        from deniable.queries.answer.explanation import explain
+
         if isinstance(question, RemotePrice):
             if question.asked.get("dataset") != self.dataset:
                 raise InvalidParameter("price", NOTHING, "must be a price of this session", "get one with price(...)")
