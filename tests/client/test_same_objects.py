@@ -389,7 +389,12 @@ def test_a_cost_may_be_any_number_here_and_there(local: Session, remote: RemoteS
             assert there == here or cost == "share"  # of what is left
         for amount in ("0.1", Fraction(1, 10), Decimal("0.1")):
             assert remote.price(WARDS, epsilon=amount).cost == local.price(WARDS, epsilon=0.1).cost
-    longer: tuple[Any, ...] = (Fraction(1, 3), Fraction(2, 3), Decimal("0.1") + Decimal("1e-20"), Fraction(1 - 10**-9))
+    longer: tuple[Any, ...] = (
+        Fraction(1, 3),
+        Fraction(2, 3),
+        Decimal("0.1") + Decimal("1e-20"),
+        Fraction(10**20 - 1, 10**20),
+    )
     for fine in longer:
         here, there = (s.price(WARDS, epsilon=fine).cost.units for s in (local, remote))
         assert here * (1 - 1e-15) <= there <= here, "rounded down to a float"
