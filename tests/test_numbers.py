@@ -166,6 +166,32 @@ def test_directed_roundings_are_the_nearest_floats_on_their_side_by_exact_fracti
         assert Fraction(neighbours(high)[0]) < exact <= Fraction(high)
         assert Fraction(low) <= exact < Fraction(neighbours(low)[1])
         assert numbers.least_float(exact) == high
+        assert numbers.around(exact) == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("number", "low", "high"),
+    [
+        (2**53 + 1, 2.0**53, 2.0**53 + 2),
+        (np.int64(2**53 + 1), 2.0**53, 2.0**53 + 2),
+        (np.uint64(2**64 - 1), math.nextafter(2.0**64, 0), 2.0**64),
+        (Fraction(1, 10**400), 0.0, math.ulp(0.0)),
+        (Decimal("-1e-400"), -math.ulp(0.0), 0.0),
+        (int(math.nextafter(math.inf, 0)) + 1, math.nextafter(math.inf, 0), math.inf),
+        (math.inf, math.inf, math.inf),
+        (np.float32(0.1), float(np.float32(0.1)), float(np.float32(0.1))),
+    ],
+)
+def test_the_floats_around_a_number_of_any_type(number: object, low: float, high: float) -> None:
+    assert numbers.around(number) == (low, high)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant <= 52, reason="longdouble is a float here")
+def test_the_floats_around_a_longdouble() -> None:
+    x = np.longdouble(1) + np.longdouble(2) ** -60
+    assert numbers.around(x) == (1.0, 1 + 2.0**-52)
+    assert numbers.around(-x) == (-1 - 2.0**-52, -1.0)
+    assert numbers.around(np.longdouble(2) ** 2000) == (math.nextafter(math.inf, 0), math.inf)
 
 
 def test_a_number_beyond_all_floats_was_rounded_in_three_ways() -> None:
@@ -174,6 +200,11 @@ def test_a_number_beyond_all_floats_was_rounded_in_three_ways() -> None:
     for rounded in (numbers.up, numbers.down):
         with pytest.raises(OverflowError):
             rounded(large)
+    assert numbers.up(-Fraction(largest) - 1) == -largest
+    assert numbers.down(Fraction(largest) + 1) == largest
+    for rounded, beyond in ((numbers.up, Fraction(largest) + 1), (numbers.down, -Fraction(largest) - 1)):
+        with pytest.raises(OverflowError):
+            rounded(beyond)
     for one in (large, Decimal(10) ** 400, Decimal("1e999999")):
         assert numbers.least_float(one) == math.inf
         assert numbers.least_float(-one) == -largest

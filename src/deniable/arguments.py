@@ -121,8 +121,8 @@ def real(name: str, value: Any, *ranges: NumberRange, rounded: Rounding = number
     if not _is_number(value, Real):
         raise InvalidParameter(name, value, "must be a real number")
     try:
-        # NumPy's longdouble is not a float and has more digits.
-        longer = isinstance(value, Rational) or (not isinstance(value, float) and math.isfinite(value))
+        # NumPy's longdouble is not a float, and has more digits and larger exponents.
+        longer = isinstance(value, Rational) or (not isinstance(value, float) and abs(value) < math.inf)
         result = rounded(numbers.rational(value)) if longer else float(value)
     except OverflowError:
         raise InvalidParameter(name, value, overflow_rule) from None

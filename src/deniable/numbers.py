@@ -2,6 +2,7 @@
 
 - `rational`: the exact value of a number of any type.
 - `up`, `down`, `least_float`: an exact number as the nearest float on one side.
+- `around`: the two floats next to a number, for an argument that is read to one side here and to the other there.
 - `above`, `below`: the next float. Above the nearest float of a number is an upper bound of that number.
 - `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
 - `whole`, `square`, `raised_to_root`, `steps`: sensitivities that were computed in floats.
@@ -187,13 +188,19 @@ def below(x: float) -> float:
 def up(exact: Fraction) -> float:
     """The smallest float that is at least `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
-    return nearest if nearest >= exact else above(nearest)
+    return _finite(nearest if nearest >= exact else above(nearest))
 
 
 def down(exact: Fraction) -> float:
     """The largest float that is at most `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
-    return nearest if nearest <= exact else below(nearest)
+    return _finite(nearest if nearest <= exact else below(nearest))
+
+
+def _finite(rounded: float) -> float:
+    if math.isinf(rounded):
+        raise OverflowError("no float lies on this side of the number")
+    return rounded
 
 
 def least_float(exact: Fraction | Decimal) -> float:
@@ -205,6 +212,21 @@ def least_float(exact: Fraction | Decimal) -> float:
     except OverflowError:
         nearest = math.inf if exact > 0 else -math.inf
     return nearest if nearest >= exact else above(nearest)
+
+
+def around(number: Any) -> tuple[float, float]:
+    """The largest float that is at most this number, and the smallest that is at least it, where infinities count as
+    floats: twice the same float if a float stores the number.
+
+    >>> around(0.5), around(2**53 + 1)
+    ((0.5, 0.5), (9007199254740992.0, 9007199254740994.0))
+    """
+    nearest = float(number)
+    # NumPy compares its integers with floats as floats.
+    exact = rational(number) if isinstance(number, Rational) else number
+    if nearest == exact or math.isnan(nearest):
+        return nearest, nearest
+    return (below(nearest), nearest) if nearest > exact else (nearest, above(nearest))
 
 
 def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:

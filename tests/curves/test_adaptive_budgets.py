@@ -133,10 +133,13 @@ def test_people_with_small_values_take_part_longer_within_one_promise() -> None:
         assert total / (2 * sigma**2) >= limit - value**2 / (2 * sigma**2) or value == 0.3
 
 
-@pytest.mark.parametrize("costs", [[0.1], [0.1, -1.0], [0.1, math.nan], 0.1])
+@pytest.mark.parametrize(
+    "costs", [[0.1], [0.1, -1.0], [0.1, math.nan], 0.1, ["Alice", "Bob"], "Alice", [[0.1], [0.2, 0.3]]]
+)
 def test_wrong_costs_are_refused_without_their_values(costs: object) -> None:
-    with worded(InvalidParameter):
+    with worded(InvalidParameter) as raised:
         PersonalAccounts(people=2, rho=1).charge(rho=costs)
+    assert raised.value.__context__ is None or raised.value.__suppress_context__, "the error below may name a cost"
 
 
 @pytest.mark.parametrize("limit", [1.0, 0.3, 1e-12, 20.0, 999.999999999999, 1000.0])

@@ -38,7 +38,7 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve import Curve
 from deniable.curves.outward_rounding import Floats, Side, all_above, all_below, quietly
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
-from deniable.numbers import above
+from deniable.numbers import above, down, rational
 
 __all__ = ["ORDERS", "EpsilonDeltaFilter", "PersonalAccounts"]
 
@@ -102,8 +102,8 @@ class EpsilonDeltaFilter:
         kept = tuple(float(curve_arguments.positive("orders", each)) for each in orders)
         if not kept or min(kept) <= 1 or max(kept) > 1e6 or len(set(kept)) != len(kept):
             raise InvalidParameter("orders", NOTHING, "must be one or more different numbers above 1, up to 1e6")
-        object.__setattr__(self, "epsilon", curve_arguments.not_negative("epsilon", epsilon))
-        object.__setattr__(self, "delta", curve_arguments.inner_probability("delta", delta))
+        object.__setattr__(self, "epsilon", curve_arguments.not_negative("epsilon", epsilon, down))
+        object.__setattr__(self, "delta", curve_arguments.inner_probability("delta", delta, down))
         object.__setattr__(self, "orders", kept)
         object.__setattr__(self, "spent", (0.0,) * len(kept))
 
@@ -191,11 +191,13 @@ class PersonalAccounts:
     """What each person has spent, in units of 1e-12. Secret."""
 
     def __init__(self, *, people: int, rho: float) -> None:
-        limit = curve_arguments.positive("rho", rho)
+        limit = curve_arguments.positive("rho", rho, down)
         if not 1 / UNIT <= limit <= LARGEST:
             raise InvalidParameter("rho", rho, f"must lie between {1 / UNIT:g} and {LARGEST:g}")
         count = curve_arguments.integer("people", people, 1)
-        object.__setattr__(self, "limit", int(_units(np.array([limit]), "lower")[0]))
+        is_float = limit == rho  # any other number is taken exactly
+        units = int(_units(np.array([limit]), "lower")[0]) if is_float else math.floor(rational(rho) * UNIT)
+        object.__setattr__(self, "limit", units)
         object.__setattr__(self, "spent", np.zeros(count, dtype=np.int64))
 
     def charge(self, *, rho: Any) -> tuple[NDArray[np.bool_], PersonalAccounts]:
@@ -204,12 +206,18 @@ class PersonalAccounts:
         `rho` has the cost of the release for each person, at least 0; inf is allowed. A person who may not take part is
         not charged. Raises InvalidParameter unless there is one cost for each person.
         """
-        costs: Floats = np.asarray(rho, dtype=np.float64)
-        if costs.shape != self.spent.shape or np.any(np.isnan(costs)) or np.any(costs < 0):
-            rule = f"must be {len(self.spent)} numbers of at least 0, one for each person"
+        rule = f"must be {len(self.spent)} numbers of at least 0, one for each person"
+        try:
+            given = curve_arguments.reading("rho", rho)
+        except InvalidParameter:  # it may name a cost, and costs are secret
+            raise InvalidParameter("rho", NOTHING, rule) from None
+        if given.high.shape != self.spent.shape or np.any(given.low < 0):
             raise InvalidParameter("rho", NOTHING, rule)
-        affordable = costs <= LARGEST
-        units = _units(np.where(affordable, costs, 0.0), "upper")
+        affordable = given.high <= LARGEST
+        units = _units(np.where(affordable, given.high, 0.0), "upper")
+        exact = np.asarray(rho, dtype=object)
+        for person in np.flatnonzero(affordable & (given.low < given.high)):
+            units[person] = math.ceil(rational(exact[person]) * UNIT)
         admitted = affordable & (units <= self.limit - self.spent)
         after = object.__new__(PersonalAccounts)
         object.__setattr__(after, "limit", self.limit)

@@ -26,6 +26,7 @@ from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, all_above
 from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.numbers import down
 
 if TYPE_CHECKING:
     from deniable.curves.meaning.central_limit import GaussianApproximation
@@ -256,18 +257,14 @@ class Curve:
         """δ(ε), rounded up: for all neighbours and events S, P(S) <= e^ε Q(S) + δ. Any real ε, also negative or
         infinite; an array of ε gives an array of δ.
         """
-        from deniable.curves.meaning import curve_readings
-
-        array, scalar = curve_arguments.reading("epsilon", epsilon)
-        return _give(curve_readings.delta_bounds(self, array)[1], scalar)
+        return self.delta_bounds(epsilon=epsilon)[1]
 
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """(low, high) with low <= δ(ε) <= high for the exact δ; `delta` is high. The gap is what rounding costs."""
         from deniable.curves.meaning import curve_readings
 
-        array, scalar = curve_arguments.reading("epsilon", epsilon)
-        low, high = curve_readings.delta_bounds(self, array)
-        return _give(low, scalar), _give(high, scalar)
+        given = curve_arguments.reading("epsilon", epsilon)
+        return given.falling(lambda floats: curve_readings.delta_bounds(self, floats))
 
     @overload
     def epsilon(self, *, delta: float) -> float: ...
@@ -282,20 +279,14 @@ class Curve:
         >>> round(curves.gaussian(sigma=1).epsilon(delta=1e-5), 4)
         4.3772
         """
-        from deniable.curves.meaning import curve_readings
-
-        array, scalar = curve_arguments.reading_in_unit("delta", delta)
-        found = [curve_readings.epsilon_bounds(self, float(d))[1] for d in array.ravel()]
-        return _give(np.array(found).reshape(array.shape), scalar)
+        return self.epsilon_bounds(delta=delta)[1]
 
     def epsilon_bounds(self, *, delta: Any) -> tuple[Any, Any]:
         """(low, high) with low <= ε(δ) <= high for the exact ε; `epsilon` is high. The gap is what rounding costs."""
         from deniable.curves.meaning import curve_readings
 
-        array, scalar = curve_arguments.reading_in_unit("delta", delta)
-        found = [curve_readings.epsilon_bounds(self, float(d)) for d in array.ravel()]
-        low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
-        return _give(low, scalar), _give(high, scalar)
+        given = curve_arguments.reading_in_unit("delta", delta)
+        return given.falling(lambda floats: _each(lambda d: curve_readings.epsilon_bounds(self, d), floats))
 
     @property
     def is_symmetric(self) -> bool:
@@ -333,14 +324,13 @@ class Curve:
         """(low, high) with low <= β(α) <= high for the exact trade-off function. `beta` is low."""
         from deniable.curves.meaning import attacker
 
-        array, scalar = curve_arguments.reading_in_unit("alpha", alpha)
-        low, high = attacker.beta_bounds(self, array.ravel())
-        return _give(low.reshape(array.shape), scalar), _give(high.reshape(array.shape), scalar)
+        given = curve_arguments.reading_in_unit("alpha", alpha)
+        return given.falling(lambda floats: attacker.beta_bounds(self, floats))
 
     def tpr(self, *, fpr: Any) -> Any:
         """The largest true-positive rate at a false-positive rate, rounded up: 1 - beta."""
-        array, scalar = curve_arguments.reading_in_unit("fpr", fpr)
-        return _give(np.minimum(1.0, all_above(1 - self.beta(alpha=array))), scalar)
+        given = curve_arguments.reading_in_unit("fpr", fpr)
+        return given.shaped(np.minimum(1.0, all_above(1 - self.beta(alpha=given.high))))
 
     def equal_error_rate(self) -> float:
         """The error rate of the attacker whose false alarms and misses are equally frequent, rounded down."""
@@ -362,13 +352,19 @@ class Curve:
 
         (1 - π) + π δ(log((1-π)/π)) for the prior π in [0, 1], whichever neighbour contains the person.
         """
-        share, scalar = curve_arguments.reading_in_unit("prior", prior)
+        given = curve_arguments.reading_in_unit("prior", prior)
+        # Of all rules of guessing the best counts, and each is linear in π: the sum is convex, and largest at an end.
+        found = self._guess(given.low)
+        return given.shaped(found if given.low is given.high else np.maximum(found, self._guess(given.high)))
+
+    def _guess(self, share: Floats) -> Floats:
+        """`guess` at these priors."""
         with np.errstate(divide="ignore"):
             odds = np.log1p(-share) - np.log(share)  # ±inf for a prior of 0 or 1: the guess is certain there
         # Each logarithm of the odds is off by at most two roundings, which changes the sum by at most 1 - π times that.
         doubt = 1e-15 + 4 * UNIT_ROUNDOFF * np.where(np.isfinite(odds), np.abs(odds), 0.0)
         right = ((1 - share) + share * self.delta(epsilon=odds)) * (1 + doubt)
-        return _give(np.where((share == 0) | (share == 1), 1.0, np.minimum(right, 1.0)), scalar)
+        return np.where((share == 0) | (share == 1), 1.0, np.minimum(right, 1.0))
 
     @overload
     def posterior(self, *, prior: float, delta: float = 0.0) -> float: ...
@@ -381,20 +377,18 @@ class Curve:
         e^ε + 1 - π). P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 the bound holds
         always: it is 1 for an unbounded loss such as the Gaussian's.
         """
-        (share, scalar), allowed = (
-            curve_arguments.reading_in_unit("prior", prior),
-            curve_arguments.probability("delta", delta),
-        )
+        given = curve_arguments.reading_in_unit("prior", prior)
+        share, allowed = given.high, curve_arguments.probability("delta", delta, down)
         from deniable.curves.meaning import attacker
 
         loss = self.epsilon(delta=0.0) if allowed == 0 else attacker.loss_quantile(self, allowed)
         if not math.isfinite(loss):
-            return _give(np.where(share == 0, 0.0, 1.0), scalar)
+            return given.shaped(np.where(share == 0, 0.0, 1.0))
         other = (1 - share) * math.exp(-loss)
         # A prior of 0 stays 0. Dividing only where the prior is positive also avoids 0/0 where e^-ε underflows.
         belief = np.divide(share, share + other, out=np.zeros_like(share), where=share > 0) * (1 + 1e-14)
         belief = np.where(share > 0, all_above(belief), 0.0)
-        return _give(np.minimum(np.where(share == 1, 1.0, belief), 1.0), scalar)
+        return given.shaped(np.minimum(np.where(share == 1, 1.0, belief), 1.0))
 
     def loss_tail(self, *, epsilon: Any) -> Any:
         """P(L > ε): how often the privacy loss exceeds ε, rounded up. It is at least δ(ε).
@@ -409,9 +403,8 @@ class Curve:
         """(low, high) around the exact P(L > ε) of the worse direction. `loss_tail` is high."""
         from deniable.curves.meaning import loss_tail as tails
 
-        array, scalar = curve_arguments.reading("epsilon", epsilon)
-        low, high = tails.bounds(self, array.ravel())
-        return _give(low.reshape(array.shape), scalar), _give(high.reshape(array.shape), scalar)
+        given = curve_arguments.reading("epsilon", epsilon)
+        return given.falling(lambda floats: tails.bounds(self, floats))
 
     # -- other languages ---------------------------------------------------------------------------------------------
 
@@ -422,9 +415,8 @@ class Curve:
         """
         from deniable.curves.meaning import divergences
 
-        array, scalar = divergences.orders(order)
-        found = np.array([self.renyi_function(float(a)) for a in array.ravel()])
-        return _give(found.reshape(array.shape), scalar)
+        given = divergences.orders(order)
+        return given.shaped([self.renyi_function(float(a)) for a in given.high.ravel()])
 
     def renyi_function(self, order: float) -> float:
         """`renyi` at one order above 0, without checks of the argument: for functions that call it many times."""
@@ -452,9 +444,8 @@ class Curve:
         """
         from deniable.curves.meaning import gaussian_dp
 
-        array, scalar = curve_arguments.reading_in_unit("delta", delta)
-        found = np.array([gaussian_dp.smallest_mu(self, float(d)) for d in array.ravel()])
-        return _give(found.reshape(array.shape), scalar)
+        given = curve_arguments.reading_in_unit("delta", delta)
+        return given.shaped([gaussian_dp.smallest_mu(self, float(d)) for d in given.low.ravel()])
 
     def hellinger(self) -> float:
         """The squared Hellinger distance 1 - E_Q √(dP/dQ), the same in both directions, rounded up."""
@@ -524,7 +515,7 @@ class Curve:
 
         if not isinstance(other, Curve):
             raise InvalidOperation(f"a curve can be compared with a curve, not with {type(other).__name__}")
-        return blackwell_order.dominates(self, other, curve_arguments.not_negative("tolerance", tolerance))
+        return blackwell_order.dominates(self, other, curve_arguments.not_negative("tolerance", tolerance, down))
 
     def __le__(self, other: Curve) -> bool:
         """`a <= b`: a leaks no more than b, as `b.dominates(a)` says."""
@@ -595,6 +586,7 @@ def product(curves: Iterable[Curve]) -> Curve:
     return Curve(counts)
 
 
-def _give(values: Floats, scalar: bool) -> Any:
-    """Scalars as floats, arrays as arrays."""
-    return float(values) if scalar else values
+def _each(bounds: Callable[[float], tuple[float, float]], floats: Floats) -> tuple[Floats, Floats]:
+    """The bounds at each of these floats: all lower ones, and all upper ones."""
+    low, high = np.array([bounds(float(x)) for x in floats]).reshape(-1, 2).T
+    return low, high

@@ -8,9 +8,9 @@ InvalidParameter otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from deniable import arguments
 from deniable.arguments import NumberRange, Rounding
 from deniable.curves.outward_rounding import Floats
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.numbers import raised_to_root, rational, up
+from deniable.numbers import around, raised_to_root, rational, up
+
+Bounds = Callable[[Floats], tuple[Any, Any]]
+"""Certified (low, high) around the values of a function at these floats."""
 
 LARGEST: Final = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
@@ -56,9 +59,9 @@ def probability(name: str, value: Any, rounded: Rounding = up) -> float:
     return number(name, value, arguments.PROBABILITY, rounded=rounded)
 
 
-def inner_probability(name: str, value: Any) -> float:
+def inner_probability(name: str, value: Any, rounded: Rounding = up) -> float:
     """A number in (0, 1)."""
-    return number(name, value, arguments.INNER_PROBABILITY)
+    return number(name, value, arguments.INNER_PROBABILITY, rounded=rounded)
 
 
 def integer(name: str, value: Any, least: int) -> int:
@@ -130,13 +133,47 @@ def numbers_array(name: str, values: Any) -> Floats:
         raise InvalidParameter(name, "[]", "must not be empty")
     if not np.all(np.isfinite(array)):
         raise InvalidParameter(name, "...", f"entry {int(np.argmin(np.isfinite(array)))} is not finite")
+    # An outcome of probability 0 would be one that cannot happen.
+    if lost := [i for i in np.flatnonzero(array == 0).tolist() if listed[i] != 0]:
+        raise InvalidParameter(name, "...", f"entry {lost[0]} is so small that floats store it as 0")
     return array
 
 
-def reading(name: str, value: Any) -> tuple[Floats, bool]:
-    """The argument of a method of `Curve` as an array, and whether it was a scalar. Infinities are
-    allowed, NaN is not.
+@final
+class Reading(NamedTuple):
+    """The argument of a method of `Curve`, as the floats on both sides of every number.
+
+    A float that is off by one rounding may lie beyond a jump: δ(ε) just below the ε of pure DP is positive, and just
+    above it is 0. So an upper bound is computed from the side where the exact number is larger, and a lower bound from
+    the other. For floats both sides are the same array.
     """
+
+    low: Floats
+    high: Floats
+    scalar: bool
+
+    def falling(self, bounds: Bounds) -> tuple[Any, Any]:
+        """(low, high) around a function that falls with the argument, given its bounds at floats."""
+        return self._around(bounds, self.high, self.low)
+
+    def rising(self, bounds: Bounds) -> tuple[Any, Any]:
+        """(low, high) around a function that rises with the argument, given its bounds at floats."""
+        return self._around(bounds, self.low, self.high)
+
+    def _around(self, bounds: Bounds, least: Floats, most: Floats) -> tuple[Any, Any]:
+        low, high = bounds(most.ravel())
+        if least is not most:
+            low, _ = bounds(least.ravel())
+        return self.shaped(low), self.shaped(high)
+
+    def shaped(self, values: Any) -> Any:
+        """One number for each number of the argument, in its shape; a float for a scalar."""
+        array = np.asarray(values).reshape(self.low.shape)
+        return float(array) if self.scalar else array
+
+
+def reading(name: str, value: Any) -> Reading:
+    """The argument of a method of `Curve`: a number, or an array of numbers. Infinities are allowed, NaN is not."""
     try:
         kind = np.asarray(value).dtype.kind
     except ValueError:
@@ -146,16 +183,23 @@ def reading(name: str, value: Any) -> tuple[Floats, bool]:
         raise InvalidParameter(name, value, "must be a number or an array of numbers")
     try:
         array = np.asarray(value, dtype=float)
+        # NumPy makes floats of a list that has a float and a large int: keep the numbers as they were given.
+        given = np.asarray(value) if hasattr(value, "__array__") else np.asarray(value, dtype=object)
+        stored = given.dtype.kind == "f" and given.dtype.itemsize <= 8
+        sides = [] if stored else [around(each) for each in np.ravel(given)]
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(name, value, "must be a number or an array of numbers") from None
     if np.any(np.isnan(array)):
         raise InvalidParameter(name, value, "must not be NaN")
-    return array, array.ndim == 0
+    if all(low == high for low, high in sides):
+        return Reading(array, array, array.ndim == 0)
+    low, high = np.array(sides).T
+    return Reading(low.reshape(array.shape), high.reshape(array.shape), array.ndim == 0)
 
 
-def reading_in_unit(name: str, value: Any) -> tuple[Floats, bool]:
+def reading_in_unit(name: str, value: Any) -> Reading:
     """As `reading`, with all values in [0, 1]."""
-    array, scalar = reading(name, value)
-    if np.any((array < 0) | (array > 1)):
+    given = reading(name, value)
+    if np.any((given.low < 0) | (given.high > 1)):
         raise InvalidParameter(name, value, "must lie in [0, 1]")
-    return array, scalar
+    return given

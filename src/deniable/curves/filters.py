@@ -62,7 +62,7 @@ from deniable.curves.exact_amounts import (
 )
 from deniable.curves.filter_measures import EPSILON, MEASURES, MU, RHO, Priced, PrivacyMeasure, RenyiMeasure
 from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
-from deniable.numbers import root_down
+from deniable.numbers import down, root_down
 
 __all__ = [
     "UNIT",
@@ -119,6 +119,14 @@ class Claim:
     def __str__(self) -> str:
         at = "" if self.order is None else f" at order {self.order:g}"
         return f"{self.measure} <= {self.value}{at}, up to delta = {self.delta}, at any stopping time"
+
+
+def _order_down(order: Number) -> float:
+    """The order, rounded down: a cost at this order is at most the given cost. Refuses one that floats store as 1."""
+    rounded = down(renyi_order(order))
+    if rounded <= 1:
+        raise InvalidParameter("order", order, "must be above 1 by at least 2.3e-16", "floats store it as 1")
+    return rounded
 
 
 # --- filters ----------------------------------------------------------------------------------------------------------
@@ -357,7 +365,7 @@ class RenyiFilter(Filter):
     )
 
     def __init__(self, *, order: Number, epsilon: Amount, delta: Amount) -> None:
-        object.__setattr__(self, "order", float(renyi_order(order)))
+        object.__setattr__(self, "order", _order_down(order))
         self._open(units_of_limit("epsilon", epsilon), delta)
 
     def admits(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> bool:
@@ -505,7 +513,7 @@ class RenyiOdometer:
         chance = delta_units_of_limit(delta)
         if chance == 0:
             raise OutsideTheorem("the Rényi odometer", "delta >= 1e-30", f"delta={delta}", "use PureOdometer")
-        object.__setattr__(self, "order", float(renyi_order(order)))
+        object.__setattr__(self, "order", _order_down(order))
         object.__setattr__(self, "delta_units", chance)
         object.__setattr__(self, "spent_units", 0)
 

@@ -25,7 +25,8 @@ from deniable.curves.laws import laws_from_bounds
 from deniable.curves.laws.closed_form import GaussianLaw
 from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.outward_rounding import Floats
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.numbers import down
 
 
 def _converted(divergence: Callable[[Floats], Floats], orders: Floats, reach: float) -> Law:
@@ -100,9 +101,11 @@ class RenyiAtOrder(Atom):
     epsilon: float
 
     def __post_init__(self) -> None:
-        order = curve_arguments.finite("order", self.order)
+        # Divergences increase with the order: at a larger one the bound may not hold.
+        order = curve_arguments.finite("order", self.order, down)
         if order <= 1:
-            raise InvalidParameter("order", order, "must be larger than 1")
+            remedy = "floats store this order as 1" if self.order > 1 else ""
+            raise InvalidParameter("order", order if order == self.order else NOTHING, "must be larger than 1", remedy)
         object.__setattr__(self, "order", order)
         object.__setattr__(self, "epsilon", curve_arguments.positive("epsilon", self.epsilon))
 

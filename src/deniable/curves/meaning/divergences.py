@@ -33,16 +33,18 @@ NEAR_ONE = 1e-5
 """Next to order 1 a moment is a difference of nearly equal numbers, so a slightly larger order is used: divergences
 increase with the order.
 """
+NEXT_BELOW_ONE = 1 - 2.0**-40
+"""Orders between this and 1 are not computed: the exponent of x in the integrals, less than -1 by 1 - a, would lose its
+digits.
+"""
 
 
-def orders(order: Any) -> tuple[Floats, bool]:
-    """The orders as an array, and whether it was a scalar. Raises InvalidParameter unless each is inf
-    or in (0, 1e9].
-    """
-    array, scalar = curve_arguments.reading("order", order)
-    if np.any(~(array > 0) | ((array > MOST_ORDER) & np.isfinite(array))):
+def orders(order: Any) -> curve_arguments.Reading:
+    """The orders, as floats. Raises InvalidParameter unless each is inf or in (0, 1e9]."""
+    given = curve_arguments.reading("order", order)
+    if np.any(~(given.low > 0) | ((given.high > MOST_ORDER) & (given.low < math.inf))):
         raise InvalidParameter("order", order, f"must be inf, or above 0 and at most {MOST_ORDER:g}")
-    return array, scalar
+    return given
 
 
 @quietly
@@ -76,6 +78,9 @@ def _atom_bounds(atom: Atom, order: float, is_forward: bool, may_flip: bool) -> 
         )
         return low, high
     if order < 1:
+        if order > NEXT_BELOW_ONE:
+            most = _atom_bounds(atom, 1.0, is_forward, may_flip)[1]
+            return min(_below_one(ahead, back, 1 - NEAR_ONE)[0], most), most
         return _below_one(ahead, back, order)
     highest = ahead.upper.highest if ahead.upper.infinity == 0 else math.inf
     above = max(order, 1 + NEAR_ONE) - 1

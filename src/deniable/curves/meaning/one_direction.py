@@ -16,12 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-
 from deniable.curves import curve_arguments
 from deniable.curves.composition.law_product import Product
 from deniable.curves.meaning import attacker, curve_readings
-from deniable.curves.outward_rounding import quietly
+from deniable.curves.outward_rounding import Floats, quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
@@ -43,21 +41,20 @@ class Direction:
     @quietly
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around sup_S P(S) - e^ε Q(S)."""
-        array, scalar = curve_arguments.reading("epsilon", epsilon)
-        flat = np.atleast_1d(array).ravel()
         products = self._products()
-        found = [
-            curve_readings.direction_delta(*products, flat, side).reshape(array.shape) for side in ("lower", "upper")
-        ]
-        return (float(found[0]), float(found[1])) if scalar else (found[0], found[1])
+
+        def bounds(floats: Floats) -> tuple[Floats, Floats]:
+            low, high = (curve_readings.direction_delta(*products, floats, side) for side in ("lower", "upper"))
+            return low, high
+
+        return curve_arguments.reading("epsilon", epsilon).falling(bounds)
 
     @quietly
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
         """Certified (low, high) around T(P, Q)(α): the smallest Q(not S) over tests S with P(S) <= α."""
-        array, scalar = curve_arguments.reading_in_unit("alpha", alpha)
         searched, other = reversed(self._products())
-        low, high = attacker.beta_of(searched, other, np.atleast_1d(array).ravel())
-        return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
+        given = curve_arguments.reading_in_unit("alpha", alpha)
+        return given.falling(lambda floats: attacker.beta_of(searched, other, floats))
 
     def polygon(self) -> tuple[Any, Any]:
         """Vertices (α, β) of a polygon just below T(P, Q), for plots; no test lies below it."""
@@ -69,9 +66,8 @@ class Direction:
         """Certified (low, high) around P(L > ε) for the loss L = log dP/dQ."""
         from deniable.curves.meaning import loss_tail
 
-        array, scalar = curve_arguments.reading("epsilon", epsilon)
-        low, high = loss_tail.direction_bounds(self.curve, self.is_forward, np.atleast_1d(array).ravel())
-        return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
+        given = curve_arguments.reading("epsilon", epsilon)
+        return given.falling(lambda floats: loss_tail.direction_bounds(self.curve, self.is_forward, floats))
 
     def renyi_bounds(self, *, order: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the Rényi divergence D(P‖Q) of an order above 0; order 1 is KL, inf the largest
@@ -79,10 +75,11 @@ class Direction:
         """
         from deniable.curves.meaning import divergences
 
-        array, scalar = divergences.orders(order)
-        found = [divergences.renyi_bounds(self.curve, float(a), self.is_forward) for a in array.ravel()]
-        low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
-        return (float(low), float(high)) if scalar else (low, high)
+        def bounds(floats: Floats) -> tuple[list[float], list[float]]:
+            found = [divergences.renyi_bounds(self.curve, float(a), self.is_forward) for a in floats]
+            return [low for low, _ in found], [high for _, high in found]
+
+        return divergences.orders(order).rising(bounds)
 
     def kl(self) -> float:
         """KL(P‖Q), the mean privacy loss; for the trade-off function f = T(P, Q) it is -∫ log|f'|."""
