@@ -7,7 +7,12 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +44,7 @@ from deniable.errors import (
     PublicTuple,
     QuestionRefused,
     ServerRefused,
+    TypeName,
     UnreadableRecord,
     WeakPrivacyWarning,
     type_of,
@@ -153,6 +159,15 @@ def test_an_exceeded_budget_says_what_is_left() -> None:
     assert str(BudgetExceeded("ε=0.5", "ε=0.31", "lower ε")) == "asked ε=0.5, left ε=0.31; lower ε"
 
 
+@dataclass
+class Holder:
+    """An object of a user, whose repr shows what it holds."""
+
+    rows: list[object]
+
+    def read(self) -> None: ...
+
+
 COLUMNS: tuple[Any, ...] = (
     [987, "ana"],
     (987, "ana"),
@@ -162,6 +177,13 @@ COLUMNS: tuple[Any, ...] = (
     pd.Series(["987", "ana"]),
     pd.DataFrame({"ana": [987]}),
     pd.Index([987]),
+    Holder([987, "ana"]),
+    SimpleNamespace(rows=[987, "ana"]),
+    partial(print, [987, "ana"]),
+    Holder([987, "ana"]).read,
+    iter(pd.DataFrame({"ana": [987]}).itertuples()),
+    repeat([987, "ana"], 3),
+    ValueError("ana", 987),
 )
 TAKES: dict[str, Callable[[Any], object]] = {
     "a rule": lambda asked: InvalidParameter("x", asked, "must be something else"),
@@ -186,7 +208,20 @@ def test_a_column_that_was_passed_as_an_argument_is_not_shown(take: Callable[[An
             error = caught
         assert isinstance(error, InvalidParameter | InvalidOperation)
         assert not re.search(r"987|\bana\b", str(error))
-        assert getattr(error, "asked", NOTHING) is NOTHING
+        assert isinstance(getattr(error, "asked", NOTHING), type(NOTHING) | TypeName)
+
+
+def test_what_an_argument_is_without_its_data_is_shown() -> None:
+    atom = dn.curves.from_pmf([0.75, 0.25], [0.25, 0.75]).factors[0][0]
+    for asked, shown in (
+        (Holder([987]), "x=<Holder>: is wrong"),
+        (atom, "x=<FromPmf>: is wrong"),
+        (np.datetime64("2026-01-02"), f"x={np.datetime64('2026-01-02')!r}: is wrong"),
+        (datetime(2026, 1, 2), "x=datetime.datetime(2026, 1, 2, 0, 0): is wrong"),
+        (dn.Unit.row(), "x=Unit.row(): is wrong"),
+        (int, "x=<class 'int'>: is wrong"),
+    ):
+        assert str(InvalidParameter("x", asked, "is wrong")) == shown
 
 
 def test_two_public_numbers_are_shown() -> None:

@@ -33,8 +33,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from difflib import get_close_matches
+from enum import Enum
+from numbers import Number
 from os import PathLike, fspath
+from types import FunctionType
 from typing import final
 
 
@@ -106,9 +112,47 @@ class PublicTuple(tuple[object, ...]):
     __slots__ = ()
 
 
+_PLAIN = (
+    str,
+    bytes,
+    Number,
+    Decimal,
+    date,
+    time,
+    timedelta,
+    Enum,
+    PathLike,
+    FunctionType,
+    PublicTuple,
+    type(None),
+    type,
+)
+"""Types of which an error shows the value: what it holds is the argument itself, not a collection."""
+
+
 def _not_data(asked: object) -> object:
-    """The same object; NOTHING for a list, a column or a table."""
-    return NOTHING if hasattr(asked, "__len__") and not isinstance(asked, str | bytes | PublicTuple) else asked
+    """The same object; NOTHING for a list, a column or a table, and the type of another object that may show data."""
+    if isinstance(asked, str | bytes | PublicTuple):
+        return asked
+    if hasattr(asked, "__len__"):
+        return NOTHING
+    return asked if _shows_no_data(asked) else type_of(asked)
+
+
+def _shows_no_data(asked: object) -> bool:
+    """Whether the repr of an object without a length shows no collection that the object holds.
+
+    Objects of other libraries may show anything. Those of this one show fields only if `dataclass` made their repr.
+    """
+    kind = type(asked)
+    if isinstance(asked, _PLAIN) or kind.__module__ == "numpy":
+        return True
+    if kind.__module__.partition(".")[0] != "deniable":
+        return False
+    if not (is_dataclass(kind) and hasattr(kind.__repr__, "__wrapped__")):  # `dataclass` wraps the repr that it makes
+        return True
+    shown = [getattr(asked, field.name, None) for field in fields(kind) if field.repr]
+    return all(_not_data(value) is value for value in shown)
 
 
 class InvalidParameter(DeniableError, ValueError):
@@ -116,8 +160,9 @@ class InvalidParameter(DeniableError, ValueError):
 
     `parameter` is its name, `asked` its value (or `NOTHING`), `rule` what is required, `remedy` what to write instead.
     The value appears in the text, cut to 80 characters and without passwords. A list, a column or a table that was
-    passed by mistake may be data: `asked` is `NOTHING` instead. Pass `type_of(value)` for another value that may be
-    data, and a `PublicTuple` for numbers that are not, such as a shape.
+    passed by mistake may be data: `asked` is `NOTHING` instead, and the name of its type for another object that may
+    show such data (a dataclass, a `functools.partial`, a relation of a database). Pass `type_of(value)` for another
+    value that may be data, and a `PublicTuple` for numbers that are not, such as a shape.
     """
 
     def __init__(self, parameter: str, asked: object, rule: str, remedy: str = "") -> None:

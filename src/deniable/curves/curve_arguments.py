@@ -183,14 +183,14 @@ def reading(name: str, value: Any) -> Reading:
         raise InvalidParameter(name, value, "must be a number or an array of numbers")
     try:
         array = np.asarray(value, dtype=float)
-        # NumPy makes floats of a list that has a float and a large int: keep the numbers as they were given.
-        given = np.asarray(value) if hasattr(value, "__array__") else np.asarray(value, dtype=object)
-        stored = given.dtype.kind == "f" and given.dtype.itemsize <= 8
-        sides = [] if stored else [around(each) for each in np.ravel(given)]
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(name, value, "must be a number or an array of numbers") from None
     if np.any(np.isnan(array)):
         raise InvalidParameter(name, value, "must not be NaN")
+    # NumPy makes floats of a list that has a float and a large int: keep the numbers as they were given.
+    given = np.asarray(value) if hasattr(value, "__array__") else np.asarray(value, dtype=object)
+    stored = given.dtype.kind == "f" and given.dtype.itemsize <= 8
+    sides = [] if stored else [around(each) for each in np.ravel(given)]
     if all(low == high for low, high in sides):
         return Reading(array, array, array.ndim == 0)
     low, high = np.array(sides).T

@@ -487,7 +487,7 @@ def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tu
     if np.any(array < 0):
         raise InvalidParameter("weights", NOTHING, f"entry {int(np.argmax(array < 0))} is negative")
     if abs(float(np.sum(array)) - 1) > 1e-9:
-        raise InvalidParameter("weights", NOTHING, f"must sum to 1, not to {np.sum(array):.12g}")
+        raise InvalidParameter("weights", NOTHING, "must sum to 1")
     array = array / np.sum(array)
     kept = [(float(w), c) for w, c in zip(array, parts, strict=True) if w > 0]
     return tuple(w for w, _ in kept), tuple(c for _, c in kept)

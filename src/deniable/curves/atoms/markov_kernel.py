@@ -40,7 +40,7 @@ def _rows(matrix: Any) -> Rows:
         if np.any(array < 0):
             raise InvalidDistribution("matrix", "...", f"row {i}, column {int(np.argmax(array < 0))} is negative")
         if abs(float(np.sum(array)) - 1) > 1e-9:
-            raise InvalidDistribution("matrix", "...", f"row {i} sums to {np.sum(array):.12g}, not to 1")
+            raise InvalidDistribution("matrix", "...", f"row {i} must sum to 1")
         rows.append(tuple(curve_arguments.normalized(array).tolist()))
     return tuple(rows)
 

@@ -46,9 +46,9 @@ def _masses(name: str, values: Any) -> Floats:
     if np.any(array < 0):
         place = int(np.argmax(array < 0))
         raise InvalidDistribution(name, "...", f"entry {place} is negative", "masses must be at least 0")
-    total = math.fsum(array)
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise InvalidDistribution(name, "...", f"the masses sum to {total:.12g}, not to 1", "normalise them")
+    if abs(math.fsum(array) - 1) > SUM_TOLERANCE:
+        # Without the sum: a column of the data that was passed by mistake has one, too.
+        raise InvalidDistribution(name, "...", "the masses must sum to 1", "divide each by their sum")
     return array
 
 
