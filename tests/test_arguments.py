@@ -230,3 +230,14 @@ def test_no_other_module_decides_what_a_number_is() -> None:
             if excludes and raises:
                 found.add(str(path.relative_to(SOURCE)))
     assert found == {"arguments.py", *ELSEWHERE}
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(float).max, reason="longdouble is a float here")
+@pytest.mark.parametrize("rounded", [up, down])
+def test_a_finite_number_beyond_all_floats_is_not_read_as_infinity(rounded: arguments.Rounding) -> None:
+    """A width of noise of longdouble("1e400") was infinite, also where numbers are rounded down."""
+    for value in (np.longdouble("1e400"), -np.longdouble("1e400"), 10**400):
+        with pytest.raises(InvalidParameter, match="too large"):
+            arguments.real("x", value, rounded=rounded, overflow_rule="is too large")
+    for value in (math.inf, np.longdouble("inf")):
+        assert arguments.real("x", value, rounded=rounded, overflow_rule="is too large") == math.inf

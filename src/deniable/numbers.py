@@ -269,14 +269,18 @@ def plain(given: Any) -> Any:
     library, dtype = type(given).__module__.partition(".")[0], getattr(given, "dtype", None)
     if library == "numpy" and dtype is not None and getattr(given, "ndim", None) == 0:
         # Python has no type for nanoseconds: .item() would return an int.
-        return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
+        kind, _, unit = str(dtype).partition("[")
+        finer = dtype.kind in "mM" and unit.endswith(("ns]", "ps]", "fs]", "as]"))
+        return given.astype(f"{kind}[us]").item() if finer else given.item()
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
 
 
 def plain_list(given: Any) -> Any:
     """A NumPy array or pandas Series of one dimension as a list of Python values; anything else unchanged."""
     of_library = type(given).__module__.partition(".")[0] in {"numpy", "pandas"}
-    return given.tolist() if of_library and getattr(given, "ndim", None) == 1 else given
+    if not of_library or getattr(given, "ndim", None) != 1:
+        return given
+    return [plain(each) for each in given] if getattr(given.dtype, "kind", "") in "mM" else given.tolist()
 
 
 def percent(share: float) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import mpmath as mp
 import pytest
 
 import deniable
-from deniable import curves
+from deniable import arguments, curves
 from deniable.curves import Curve
 from deniable.errors import ImpossibleTarget, InvalidParameter
 from tests.wording import worded
@@ -135,6 +136,31 @@ def test_steps_of_a_sampled_gaussian() -> None:
     assert type(steps) is int
     assert (one**steps).epsilon(delta=1e-5) <= 2.0
     assert (one ** (steps + max(1, steps // 500))).epsilon(delta=1e-5) > 2.0
+
+
+UNDER = Fraction(1, 10**30)
+
+
+@pytest.mark.parametrize(
+    ("curve", "target", "under"),
+    [
+        (lambda k: curves.pure(epsilon=k), {"epsilon": 3}, {"epsilon": 3 - UNDER}),
+        (
+            lambda k: curves.approximate(epsilon=1, delta=k / 8),
+            {"epsilon": 1, "delta": 0.375},
+            {"delta": Fraction(3, 8) - UNDER},
+        ),
+        (lambda k: curves.gaussian(mu=k), {"mu": 3}, {"mu": 3 - UNDER}),
+        (lambda k: curves.zcdp(rho=k), {"rho": 3}, {"rho": 3 - UNDER}),
+    ],
+    ids=["epsilon", "delta", "mu", "rho"],
+)
+def test_a_target_just_below_the_cost_of_a_value_pays_for_the_value_before_it(
+    curve: Callable[[int], Curve], target: dict[str, Any], under: dict[str, Any]
+) -> None:
+    """A target that is rounded up pays for a value that exceeds it."""
+    for wanted, value in ((target, 3), (target | under, 2)):
+        assert curves.calibrate(lambda k: curve(arguments.whole("k", k)), **wanted) == value
 
 
 def test_the_size_of_a_group() -> None:

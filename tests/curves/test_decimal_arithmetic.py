@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath as mp
 import pytest
 
+from deniable.curves import decimal_arithmetic
 from deniable.curves import textbook as tb
 from deniable.errors import InvalidParameter, OutsideTheorem
 from tests.wording import worded
@@ -280,3 +282,36 @@ def test_a_number_where_a_function_of_the_order_is_needed_is_refused_in_words(
     """It was "'int' object is not callable"."""
     with pytest.raises(InvalidParameter, match=said):
         ask()
+
+
+def test_a_decimal_is_taken_for_what_it_may_be_off() -> None:
+    """A Decimal is within SLACK of the exact number: without it an upper end may lie below, and a limit be exceeded."""
+    one = Decimal(1)
+    assert decimal_arithmetic.down(one) < 1 < decimal_arithmetic.up(one)
+    assert decimal_arithmetic.down(-one) < -1 < decimal_arithmetic.up(-one)
+    assert decimal_arithmetic.up(Fraction(1)) == decimal_arithmetic.down(Fraction(1)) == 1
+    assert math.copysign(1, decimal_arithmetic.down(Fraction(0))) == 1
+    for share, certain in ((0, False), (1, False), (3, True)):
+        with decimal_arithmetic.digits():
+            value = one - share * decimal_arithmetic.SLACK
+        assert decimal_arithmetic.certainly_at_most(value, Fraction(1)) is certain
+
+
+@pytest.mark.parametrize("exponent", [-6, -11, -16, -21, -26, -31, -36, -45])
+@pytest.mark.parametrize("ratio", [0, 1, 3])
+def test_delta_of_a_small_gaussian_keeps_its_digits(exponent: int, ratio: int) -> None:
+    """δ is a difference that cancels as many digits as μ is small; 48 must be left, far more than SLACK allows for."""
+    mu = Fraction(10) ** exponent
+    epsilon = ratio * mu
+    with mp.workdps(200):
+        m, e = mp.mpf(mu.numerator) / mu.denominator, mp.mpf(epsilon.numerator) / epsilon.denominator
+        low, high = ((e / m + side * m / 2) / mp.sqrt(2) for side in (-1, 1))
+        exact = (mp.erfc(low) - mp.exp(e) * mp.erfc(high)) / 2
+        assert abs(mp.mpf(str(decimal_arithmetic.gaussian_delta(mu, epsilon))) / exact - 1) < mp.mpf(10) ** -44
+
+
+@pytest.mark.parametrize("x", ["9.9e-9", "-9.9e-9", "1.1e-8", "3e-9", "-1e-30"])
+def test_logarithms_and_exponentials_next_to_0_keep_their_digits(x: str) -> None:
+    with decimal_arithmetic.digits(), mp.workdps(80):
+        for ours, theirs in ((decimal_arithmetic.log1p, mp.log1p), (decimal_arithmetic.expm1, mp.expm1)):
+            assert abs(mp.mpf(str(ours(Decimal(x)))) / theirs(mp.mpf(x)) - 1) < mp.mpf(10) ** -48

@@ -119,6 +119,9 @@ def test_a_belief_allows_for_no_more_than_the_stated_delta() -> None:
     """A probability of failure that is rounded up allows for more than was asked."""
     curve = curves.approximate(epsilon=1.0, delta=0.25)
     assert curve.posterior(prior=0.5, delta=Fraction(1, 4) - Fraction(1, 10**30)) == 1.0
+    half = Fraction(1, 2) - Fraction(1, 10**30)
+    assert curve.posterior(prior=0.5, delta=half) == curve.posterior(prior=0.5, delta=math.nextafter(0.5, 0))
+    assert curve.posterior(prior=0.5, delta=0.5) < 1
     assert fair().posterior(prior=Fraction(1, 10**400)) > 0
 
 

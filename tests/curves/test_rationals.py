@@ -45,6 +45,7 @@ def test_noise_is_never_taken_for_wider_than_it_is(x: Fraction) -> None:
     assert Fraction(curves.gaussian(sigma=x).gdp()) >= 1 / x
     assert Fraction(curves.laplace(scale=x).epsilon(delta=0.0)) >= 1 / x
     assert Fraction(curves.discrete_laplace(scale=x).epsilon(delta=0.0)) >= 1 / x
+    assert Fraction(curves.skellam(variance=x).factors[0][0].variance) <= x  # type: ignore[attr-defined]
     assert Fraction(curves.discrete_gaussian(sigma=x).factors[0][0].sigma) <= x  # type: ignore[attr-defined]
     low, high = x, x + Fraction(1, 3)
     atom = curves.poisson(low=low, high=high).factors[0][0]

@@ -115,7 +115,7 @@ def up(value: Decimal | Fraction) -> float:
 
 def down(value: Decimal | Fraction) -> float:
     """The largest float certainly at or below the exact value."""
-    return -up(-value if isinstance(value, Fraction) else value.copy_negate())
+    return 0.0 - up(-value if isinstance(value, Fraction) else value.copy_negate())
 
 
 def up_probability(value: Decimal | Fraction) -> float:

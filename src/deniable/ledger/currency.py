@@ -155,7 +155,8 @@ class GaussianCurrency(Currency):
     conversions = MappingProxyType({"mu": lambda mu: mu**2, "rho": lambda rho: 2 * rho})
 
     def filter(self, units: int, delta_units: int) -> Filter:
-        # An upper end of the root is squared and rounded down to whole units: this is exactly the limit.
+        # An upper end of the root is squared and rounded down to whole units. This is exactly the limit below 2^200
+        # units, and a budget of the largest μ, 1000, has fewer than 2^120.
         return GaussianFilter(mu=mu_up(units), delta=delta_units * UNIT)
 
     def level_down(self, units: int) -> Fraction:

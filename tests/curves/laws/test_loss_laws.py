@@ -1,6 +1,6 @@
 """Every law against its own definition at 50 digits, over wide ranges of parameters and thresholds.
 
-What a law promises (laws/base.py): with `first`, `second` and `error` at a threshold t,
+What a law promises (`curves/laws/law.py`): with `first`, `second` and `error` at a threshold t,
 
 * the profile at t is first - second, to within error × (first + second);
 * first (1 - error) - e^(ε - t) second (1 + error) is at most δ(ε) for every ε: the numbers are those of a real test.
