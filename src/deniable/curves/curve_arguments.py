@@ -140,7 +140,7 @@ def numbers_array(name: str, values: Any) -> Floats:
 
 
 @final
-class Reading(NamedTuple):
+class BracketedArgument(NamedTuple):
     """The argument of a method of `Curve`, as the floats on both sides of every number.
 
     A float that is off by one rounding may lie beyond a jump: δ(ε) just below the ε of pure DP is positive, and just
@@ -172,7 +172,7 @@ class Reading(NamedTuple):
         return float(array) if self.scalar else array
 
 
-def reading(name: str, value: Any) -> Reading:
+def reading(name: str, value: Any) -> BracketedArgument:
     """The argument of a method of `Curve`: a number, or an array of numbers. Infinities are allowed, NaN is not."""
     try:
         kind = np.asarray(value).dtype.kind
@@ -192,12 +192,12 @@ def reading(name: str, value: Any) -> Reading:
     stored = given.dtype.kind == "f" and given.dtype.itemsize <= 8
     sides = [] if stored else [around(each) for each in np.ravel(given)]
     if all(low == high for low, high in sides):
-        return Reading(array, array, array.ndim == 0)
+        return BracketedArgument(array, array, array.ndim == 0)
     low, high = np.array(sides).T
-    return Reading(low.reshape(array.shape), high.reshape(array.shape), array.ndim == 0)
+    return BracketedArgument(low.reshape(array.shape), high.reshape(array.shape), array.ndim == 0)
 
 
-def reading_in_unit(name: str, value: Any) -> Reading:
+def reading_in_unit(name: str, value: Any) -> BracketedArgument:
     """As `reading`, with all values in [0, 1]."""
     given = reading(name, value)
     if np.any((given.low < 0) | (given.high > 1)):

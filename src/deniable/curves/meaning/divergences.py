@@ -39,7 +39,7 @@ digits.
 """
 
 
-def orders(order: Any) -> curve_arguments.Reading:
+def orders(order: Any) -> curve_arguments.BracketedArgument:
     """The orders, as floats. Raises InvalidParameter unless each is inf or in (0, 1e9]."""
     given = curve_arguments.reading("order", order)
     if np.any(~(given.low > 0) | ((given.high > MOST_ORDER) & (given.low < math.inf))):
