@@ -173,3 +173,29 @@ def test_a_number_beyond_a_range_by_less_than_a_rounding_is_refused() -> None:
     for reads in beyond:
         with pytest.raises(InvalidParameter):
             reads()
+
+
+ONE_SIDED: dict[str, tuple[bool, Callable[..., Any]]] = {
+    "delta": (True, lambda c, x: c.delta_bounds(epsilon=x)),
+    "delta of a direction": (True, lambda c, x: c.forward.delta_bounds(epsilon=x)),
+    "beta": (True, lambda c, x: c.beta_bounds(alpha=x)),
+    "beta of a direction": (True, lambda c, x: c.forward.beta_bounds(alpha=x)),
+    "true positives": (False, lambda c, x: (0.0, c.tpr(fpr=x))),
+    "belief": (False, lambda c, x: (0.0, c.posterior(prior=x))),
+    "renyi": (False, lambda c, x: (0.0, c.renyi(order=x))),
+    "renyi of a direction": (False, lambda c, x: c.forward.renyi_bounds(order=x)),
+}
+
+
+@pytest.mark.parametrize(("falls", "read"), ONE_SIDED.values(), ids=ONE_SIDED)
+def test_each_end_is_read_at_the_float_on_its_side(falls: bool, read: Callable[..., Any]) -> None:
+    """Where a function has no jump, the margin of its bounds hides which float was read: so the floats are compared."""
+    told = 0
+    for curve in (curves.pure(epsilon=1.5), curves.gaussian(mu=1), curves.laplace(scale=0.5)):
+        for near in (0.1, 0.3, 0.7):
+            below, above = near, math.nextafter(near, 1)
+            at_low, at_high = (above, below) if falls else (below, above)
+            between = Fraction(below) + Fraction(1, 2**70)
+            assert read(curve, between) == (read(curve, at_low)[0], read(curve, at_high)[1])
+            told += read(curve, below) != read(curve, above)
+    assert told, "these floats must tell the sides apart"
