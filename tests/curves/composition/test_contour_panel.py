@@ -10,7 +10,8 @@ from mpmath import mp, mpc, mpf
 
 from deniable import curves
 from deniable.curves.composition import contour_moments, contour_panel
-from deniable.curves.composition.contour_moments import Layers, SampledMoment, moment_of
+from deniable.curves.composition.contour_decay import Layers
+from deniable.curves.composition.contour_moments import SampledMoment, moment_of
 from deniable.curves.composition.law_product import Product
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw

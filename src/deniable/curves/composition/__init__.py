@@ -3,7 +3,8 @@
     lattice              a law as masses on an even grid: one grid law above it, one below it
     compose              the product of many grid laws by FFT, with bounds on all numerical errors
     tilt_plan            the tilt of an FFT for a wanted ε or δ; `window_reach` bounds the mass outside its window
-    contour_panel        δ(ε) by a contour integral, for sums of many small losses; `contour_moments` are its integrands
+    contour_panel        δ(ε) by a contour integral, for sums of many small losses; `contour_moments` are its
+                         integrands, and `contour_decay` bounds what lies beyond its last frequency
     moment_sums          the integrands of many laws, added up and kept for the product with one more law
     convolution_tree     the product of many different laws, by a tree of convolutions that keeps partial products
     far_losses           a power of a law with rare large losses: a loss that decides alone is counted exactly

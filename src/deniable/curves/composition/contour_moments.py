@@ -17,7 +17,6 @@ negligible part of δ. An upper bound on δ adds the lost mass; a lower bound le
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -25,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable.curves.composition.contour_decay import Bump, Decay, Layers
 from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw
 from deniable.curves.laws.derived_laws import SampledAgainstWithout, WithoutAgainstSampled
 from deniable.curves.laws.finite_law import FiniteLaw
@@ -44,8 +44,8 @@ MOST_TOGETHER, ONE_THREAD = 2**16, 2**15
 products for which OpenBLAS multiplies complex matrices in one thread. More threads would mostly wait for each other.
 """
 
-SHORT_LINE, MOST_KNOWN = 256, 4096
-"""The longest line, and the most bounds on a moment at single frequencies, that are cached."""
+SHORT_LINE = 256
+"""The most frequencies of a line whose values are cached."""
 
 MOST_NODES = 2**16
 """The most nodes of one integral."""
@@ -74,50 +74,6 @@ class LineValues(NamedTuple):
 
     values: Complexes
     errors: Floats
-
-
-class Bump(NamedTuple):
-    """|M(c + iω)| <= M(c) exp(-square ω²) for every ω up to `until`."""
-
-    square: float
-    until: float = math.inf
-
-
-class Layers(NamedTuple):
-    """Uniform laws that the tilted law of the loss contains: their masses and lengths."""
-
-    masses: Floats
-    lengths: Floats
-
-    def exponent(self, frequency: float) -> float:
-        """Σ m (1 - |sin x / x|), x = ω length / 2, rounded down: 1 - |sin x / x| >= min(x²/π², 1 - 1/π)."""
-        turns = (frequency / (2 * math.pi)) * self.lengths
-        return float(np.sum(self.masses * np.minimum(turns * turns, 1 - 1 / math.pi))) * (1 - 1e-9)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decay:
-    """Bounds on |M(c + iω)| / M(c): each item is one, and `variation` / ω is one more; the smallest counts."""
-
-    bumps: tuple[Bump, ...] = ()
-    layers: tuple[Layers, ...] = ()
-    variation: float = math.inf
-    _known: dict[float, float] = field(default_factory=dict, repr=False)
-
-    def exponent(self, frequency: float) -> float:
-        """-log of the bound at ω. Searches ask for the same frequencies again and again."""
-        found = self._known.get(frequency)
-        if found is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            found = self._known[frequency] = self._exponent(frequency)
-        return found
-
-    def _exponent(self, frequency: float) -> float:
-        found = [bump.square * frequency**2 for bump in self.bumps if frequency <= bump.until]
-        found += [layers.exponent(frequency) for layers in self.layers]
-        by_variation = math.log(frequency) - math.log(self.variation) if self.variation < math.inf else 0.0
-        return max(0.0, by_variation, *found)
 
 
 class LineMoment(Protocol):

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.curves.composition.contour_moments import Complexes, Decay, GaussianMoment, LineValues, moment_of
+from deniable.curves.composition.contour_decay import Decay
+from deniable.curves.composition.contour_moments import Complexes, GaussianMoment, LineValues, moment_of
 from deniable.curves.composition.factor_merging import LongFactors
 from deniable.curves.composition.moment_sums import MomentSum
 from deniable.curves.composition.tilt_plan import Factor, log_best_gap
