@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,8 @@ def _without_numbers(papers: dict[str, Any], *, known: bool) -> dict[str, Any]:
     """What is sent for programs, but for the noisy numbers, the keys if they are not public, and the ledger's serial
     number, which is drawn at random.
     """
+    assert re.fullmatch("[0-9a-f]{32}", papers.get("ledger", "0" * 32))
+    papers = {name: value for name, value in papers.items() if name != "ledger"}
     if "released" not in papers:
         return papers
     released = json.loads(papers["released"])

@@ -446,7 +446,7 @@ def test_remote_sessions_forgot_the_rows_that_were_stated_and_refused_numpy_numb
         assert again.receipt.replayed
         assert remote.synthetic(again.receipt.entry).receipt.entry == again.receipt.entry
         with worded(InvalidParameter):
-            remote.synthetic(f"others:{again.receipt.entry}")
+            remote.synthetic("others:1")
         wrong: Any = 5
         with pytest.raises(InvalidParameter, match="columns"):
             remote.price_synthesis(columns=wrong, epsilon=1.0)
