@@ -68,6 +68,32 @@ def test_bins_and_question_together_cost_what_was_asked(kind: str) -> None:
         assert charges(s) == 2
 
 
+def test_the_guarantee_of_the_answer_includes_what_found_the_bounds() -> None:
+    """The bounds are a noisy answer, and the answer shows them: alone, its charge would promise too much."""
+    with opened(Budget.pure(epsilon=4)) as s:
+        found = ask_finding_bounds(s, "SELECT SUM(cost) AS total FROM t", epsilon=1, part=0.2)
+        assert found.answer.receipt.cost.units == pytest.approx(s.budget.cost(epsilon=0.8).units, rel=1e-9)
+        assert found.answer.guarantee.curve.epsilon(delta=0.0) == pytest.approx(1, rel=1e-9)
+        assert "ε = 1." in str(found.answer.statement())
+        assert "charge 1, epsilon 0.2" in " ".join(str(found).split())
+        again = ask_finding_bounds(s, "SELECT SUM(cost) AS total FROM t", epsilon=1, part=0.2).answer
+        assert again.guarantee == found.answer.guarantee
+        assert again.interval("total") == found.answer.interval("total")
+        finer = s.refine(found.answer, epsilon=0.5)
+        assert finer.guarantee.curve.epsilon(delta=0.0) == pytest.approx(1.5, rel=1e-9)
+        widths = [
+            float(high - low) for low, high in (each.interval("total")[0] or () for each in (finer, found.answer))
+        ]
+        assert widths[0] < widths[1]
+
+
+def test_a_part_that_leaves_too_little_for_the_question_is_refused_before_its_bins_are_paid_for() -> None:
+    with opened(Budget.pure(epsilon=4)) as s:
+        with worded(InvalidParameter):
+            ask_finding_bounds(s, "SELECT SUM(cost) AS total FROM t", epsilon=1, part=1 - 1e-12)
+        assert charges(s) == 0
+
+
 def test_sums_are_those_of_clamped_values_of_the_rows_that_the_question_reads() -> None:
     frame = people()
     with opened(Budget.pure(epsilon=10**6), frame) as s:

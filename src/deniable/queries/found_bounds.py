@@ -6,7 +6,8 @@ bound. BigQuery finds bounds in this way if none are given.
 
 Privacy: these are two questions or more, each planned, charged and sealed like any other. The ledger allows that the
 second depends on the noisy answer of the first. So their costs add up to at most the cost that was asked for, and
-nothing is assumed about the bounds.
+nothing is assumed about the bounds. The bounds show in the answer (a sum shows its grid), so the guarantee of the
+answer is the one of all these questions together.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from deniable.arguments import NumberRange
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, type_of
 from deniable.queries import bought_bounds
 from deniable.queries.answer import single_answers
+from deniable.queries.answer.answer import Answer
 from deniable.queries.bought_bounds import Bounds
 from deniable.queries.frame.frame import Frame
 from deniable.queries.plan.answer_notes import wrapped
@@ -36,7 +38,6 @@ from deniable.tables.kinds import NUMBERS, Kind, end_of
 
 if TYPE_CHECKING:
     from deniable.curves.filters import Amount
-    from deniable.queries.answer.answer import Answer
     from deniable.queries.plan.pricing import PartOf
 
 VALUE: Final = "value"
@@ -50,11 +51,16 @@ class AnswerWithBounds:
     """An answer within bounds that were found by a part of its cost."""
 
     answer: Answer
+    """Its receipt is about its own charge; its guarantee and statement include the charges that found the bounds."""
     bounds: tuple[Bounds, ...]
     """The bounds of each expression that had none, in the order of the text; empty if all had bounds."""
 
     def __str__(self) -> str:
-        found = [f"{each.column}: values were moved between {each.low} and {each.high}" for each in self.bounds]
+        found = [
+            f"{each.column}: values were moved between {each.low} and {each.high}; charge {each.receipt.entry}, "
+            f"{each.receipt.paid}, found these bounds"
+            for each in self.bounds
+        ]
         return "\n".join([str(self.answer), *wrapped(found)])
 
 
@@ -99,8 +105,9 @@ def ask_finding_bounds(
     question whose values all have bounds is answered at the whole cost. Values that are moved to a bound bias the
     answer, and its intervals do not account for that.
 
-    Raises `QuestionRefused` or `BudgetExceeded` before anything is spent, and `InvalidOperation` if no bin exceeds the
-    noise: then only the bins are paid for.
+    Raises `QuestionRefused` or `BudgetExceeded` before anything is spent. After the bins are paid for, it raises
+    `InvalidOperation` if none of them exceeds the noise, and `QuestionRefused` if the bounds that were found do not
+    suit the question: integers on both sides of everything that an integer can be, or a quantile with too many cells.
     """
     if not isinstance(session, Session):
         raise InvalidParameter("session", type_of(session), "must be a local session", "open one with dn.session(...)")
@@ -113,7 +120,8 @@ def ask_finding_bounds(
         return AnswerWithBounds(single_answers.answered_text(session, text, asked, None, payer), ())
     bins = {form: (name, _bins(session, *of)) for form, (name, of) in clamps.found.items()}
     counting = replace(asked, delta=None).part(share / len(bins))
-    _check(session, widest, asked, [(each, counting) for _, each in bins.values()], payer)
+    rest = asked.part(1 - share)
+    _check(session, widest, asked, rest, [(each, counting) for _, each in bins.values()], payer)
     for form, (name, each) in bins.items():
         counted = single_answers.answered(session, each, counting, None, payer)
         found = bought_bounds.read(each.relation.tables[0].name, VALUE, counted, rows)
@@ -122,8 +130,16 @@ def ask_finding_bounds(
             raise InvalidOperation(f"{rule}; the bins were charged, the question was not; spend more")
         clamps.known[form] = replace(found, column=name)
     within = _read(session, text, clamps)
-    answer = single_answers.answered(session, within, asked.part(1 - share), None, payer)
-    return AnswerWithBounds(answer, tuple(clamps.known.values()))
+    answer = single_answers.answered(session, within, rest, None, payer)
+    bounds = tuple(clamps.known.values())
+    return AnswerWithBounds(_with_cost_of(answer, bounds), bounds)
+
+
+def _with_cost_of(answer: Answer, bounds: tuple[Bounds, ...]) -> Answer:
+    """The answer with the guarantee of its own charge and of those that found the bounds."""
+    released = answer.released.resting_on(each.answer.released for each in bounds)
+    guarantee = replace(answer.guarantee, curve=answer.budget.curve(released.cost))
+    return Answer(answer.plan, released, answer.budget, guarantee, answer.receipt, answer.confidence)
 
 
 def _read(session: Session, text: str, clamps: _Clamps) -> Question:
@@ -138,13 +154,18 @@ def _bins(session: Session, relation: RelationNode, expression: Expression) -> Q
 
 
 def _check(
-    session: Session, question: Question, asked: AskedCost, bins: list[tuple[Question, PartOf]], payer: str | None
+    session: Session,
+    question: Question,
+    asked: AskedCost,
+    rest: PartOf,
+    bins: list[tuple[Question, PartOf]],
+    payer: str | None,
 ) -> None:
     """Raise what public facts say against the question, before its bins are charged."""
     left = session._left(payer)
     made = session._planned(question)
     price = session._price(made, asked, left)
-    session._checked_noise(made, price)
+    session._checked_noise(made, session._price(made, rest, left))
     known = [_is_known(session, each, part, payer) for each, part in bins]
     if not price.fits and not all(known):
         remedy = "spend less; the cost includes the part that finds bounds"

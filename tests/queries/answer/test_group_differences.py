@@ -87,6 +87,22 @@ def test_squares_of_half_widths_add_up_for_laplace_noise_and_normal_errors(confi
             assert both <= math.hypot(*alone, stats.norm.ppf((1 + confidence) / 2) * sigma) + step
 
 
+@pytest.mark.parametrize("kind", sorted(BUDGETS))
+def test_intervals_that_end_at_public_bounds_contain_the_difference(kind: str) -> None:
+    """Averages of exactly 1 and 0 with much noise, 200 times: their intervals end at the bounds, and squares of such
+    distances do not add up. If each interval contains the truth with probability 95 %, this fails with probability 1e-9.
+    """
+    tests, each = 200, 150
+    arm = np.repeat(np.arange(2 * tests), each)
+    frame = pd.DataFrame({"who": np.arange(arm.size), "arm": arm, "x": (arm % 2).astype(float)})
+    with opened(frame, BUDGETS[kind], arms=2 * tests) as s:
+        answer = s.ask(TEST, share=0.2)
+    found = [answer.difference("m", (2 * k + 1, 2 * k)).noise_interval for k in range(tests)]
+    held = sum(low <= 1 <= high for low, high in map(both, found))
+    assert max(high - low for low, high in map(both, found)) > 0.05
+    assert stats.binom.cdf(held, tests, 0.95) > 1e-9
+
+
 def test_the_interval_by_hand() -> None:
     with opened(people(20, 2, 300), BUDGETS["gaussian"]) as s:
         answer = s.ask(TEST, mu=0.9)

@@ -10,6 +10,12 @@ the half-widths of the noise intervals and of the normal sampling interval add u
 noise. For Laplace noise the result is a little wide (its tails are heavier, so its half-widths are larger in standard
 deviations than those of a sum); the tests check this by characteristic functions. s² and n are noisy too: s² is
 replaced by the upper end of its noise interval, n by the lower end.
+
+An interval of an average ends at a public bound where the noise alone would reach further. The distance to such an end
+is not a quantile: no error exceeds it. Such distances are added up, and only the others by their squares.
+
+Sampling errors of rare outcomes are not nearly normal: for shares below about 3 % of 100 people the normal interval
+alone covers 88 to 90 %, not 95 %.
 """
 
 from __future__ import annotations
@@ -86,7 +92,7 @@ def difference(answer: Answer, column: str, groups: Sequence[Any]) -> GroupDiffe
     if not all(isinstance(each, int | float) for each in values):
         raise InvalidOperation("one of the averages is missing, because its noisy count is 0")
     value = float(values[0]) - float(values[1])  # type: ignore[arg-type]  # checked above
-    noise = _apart(answer, column, (first, second), (0.0, 0.0))
+    noise = _apart(answer, column, (first, second), ())
     found = [_sampling(answer, spread, counted, place) for place in (first, second)]
     sampled = [each for each in found if each is not None]
     both = _apart(answer, column, (first, second), sampled) if len(sampled) == len(found) else None
@@ -156,7 +162,24 @@ def _apart(answer: Answer, column: str, places: tuple[int, int], sampled: Sequen
     if around is None or other is None:
         return None
     (low, high), (other_low, other_high) = around, other
+    least, most = _bounds(answer, column)
     value = values[0] - values[1]
-    down = math.hypot(values[0] - low, other_high - values[1], *sampled)
-    up = math.hypot(high - values[0], values[1] - other_low, *sampled)
-    return value - down, value + up
+    down = [(values[0] - low, low <= least), (other_high - values[1], other_high >= most)]
+    up = [(high - values[0], high >= most), (values[1] - other_low, other_low <= least)]
+    return value - _together(down, sampled), value + _together(up, sampled)
+
+
+def _bounds(answer: Answer, column: str) -> tuple[float, float]:
+    """The public bounds of a column of averages."""
+    question = answer.plan.question
+    shown = {name: made.name for name, made in question.post.columns if isinstance(made, Column)}
+    [average] = [each for each in question.measures if each.name == shown[column]]
+    assert average.expression is not None
+    bounds = typed(average.expression, question.relation.columns).domain.bounds
+    return (-math.inf, math.inf) if bounds is None else (float(bounds[0]), float(bounds[1]))
+
+
+def _together(noise: Sequence[tuple[float, bool]], sampled: Sequence[float]) -> float:
+    """Half a width, from distances of which some are certain (they end at a public bound) and sampling errors."""
+    certain = math.fsum(distance for distance, is_certain in noise if is_certain)
+    return certain + math.hypot(*(distance for distance, is_certain in noise if not is_certain), *sampled)

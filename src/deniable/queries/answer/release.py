@@ -38,7 +38,7 @@ import base64
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
@@ -269,6 +269,11 @@ class Released:
         if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # each merge rounded down
             return self.all_draws
         return next(((each,) for each in self.all_draws if each == Draw(Cost(units, each.cost.delta_units))), ())
+
+    def resting_on(self, others: Iterable[Released]) -> Released:
+        """The same numbers, at the cost of other answers too: those by which the question was chosen."""
+        measured = behind((self, *others))
+        return replace(self, cost=total(measured), draws=self.all_draws, measured=measured)
 
     def merged(self, other: Released, budget: Budget, plan: NoisePlan | None = None) -> Released:
         """Merge two answers to one question by inverse variance. A group that occurs in only one of the answers is
