@@ -78,6 +78,7 @@ def test_known_people_under_another_unit_are_told_which_one_they_have(tmp_path: 
         assert "Fill in the same unit as then" in shown
 
 
+@pytest.mark.slow
 def test_an_owner_who_raises_the_limit_may_spend_it(tmp_path: Path) -> None:
     """The owner's own share was made with the first limit, and nobody could raise it."""
     world = made(tmp_path)

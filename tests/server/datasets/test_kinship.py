@@ -276,6 +276,7 @@ def test_naming_a_family_of_other_people_does_not_pass_by_the_question(hospital:
     assert add(hospital, "smuggled", family="this_year").status_code == 201
 
 
+@pytest.mark.slow
 def test_datasets_from_before_there_were_sketches_are_looked_at(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:

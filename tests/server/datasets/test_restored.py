@@ -467,6 +467,7 @@ def test_another_name_of_the_family_does_not_go_on_in_a_restored_ledger_either(b
     there.curator.close()
 
 
+@pytest.mark.slow
 def test_two_names_of_a_family_take_turns(tmp_path: Path) -> None:
     """What one of them wrote is newer than what the other remembers, and no contradiction."""
     there = made(tmp_path)
