@@ -12,6 +12,7 @@ import pytest
 
 from deniable import curves
 from deniable.curves import Kernel
+from deniable.curves.adaptive_budgets import EpsilonDeltaFilter
 from deniable.errors import (
     DeniableError,
     ImpossibleTarget,
@@ -460,3 +461,17 @@ CALIBRATIONS: dict[str, tuple[Callable[[], Any], type[DeniableError]]] = {
 def test_calibrations_that_mean_nothing(name: str) -> None:
     make, kind = CALIBRATIONS[name]
     refused(make, kind=kind)
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        lambda column: curves.product(column),
+        lambda column: curves.mixture([0.5, 0.5], column),
+        lambda column: EpsilonDeltaFilter(epsilon=1, delta=1e-6, orders=[2.0, -column[0]]),
+    ],
+)
+def test_no_entry_of_a_list_is_shown(called: Any) -> None:
+    with pytest.raises(InvalidParameter) as raised:
+        called([8675309.25, 8675309.5])
+    assert "8675309" not in f"{raised.value!r} {raised.value}"

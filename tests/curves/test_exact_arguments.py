@@ -19,6 +19,7 @@ import pytest
 from deniable import curves
 from deniable.curves import Curve
 from deniable.errors import InvalidParameter
+from tests.wording import worded
 
 SEED = random.SystemRandom().randrange(2**32)
 P = (Fraction(3, 4), Fraction(1, 4))
@@ -199,3 +200,19 @@ def test_each_end_is_read_at_the_float_on_its_side(falls: bool, read: Callable[.
             assert read(curve, between) == (read(curve, at_low)[0], read(curve, at_high)[1])
             told += read(curve, below) != read(curve, above)
     assert told, "these floats must tell the sides apart"
+
+
+@pytest.mark.parametrize(
+    "value", [np.array(Fraction(1, 3), dtype=object), [[Fraction(1, 2), 0.25]], [Fraction(1, 3), 1]], ids=repr
+)
+def test_arrays_of_objects_are_read_whatever_their_shape(value: Any) -> None:
+    found = curves.pure(epsilon=1.0).delta(epsilon=value)
+    assert np.shape(found) == np.shape(np.asarray(value, dtype=float))
+
+
+@pytest.mark.parametrize(
+    "value", [[[Fraction(1, 2), "1"]], np.array([["1"]], dtype=object), [[None]], (1 for _ in "a")]
+)
+def test_texts_at_any_depth_are_no_numbers(value: Any) -> None:
+    with worded(InvalidParameter):
+        curves.pure(epsilon=1.0).delta(epsilon=value)

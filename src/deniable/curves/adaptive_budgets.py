@@ -99,7 +99,10 @@ class EpsilonDeltaFilter:
     """The sum of the divergences at each order, rounded up."""
 
     def __init__(self, *, epsilon: float, delta: float, orders: Sequence[float] = ORDERS) -> None:
-        kept = tuple(float(curve_arguments.positive("orders", each)) for each in orders)
+        try:
+            kept = tuple(float(curve_arguments.positive("orders", each)) for each in orders)
+        except InvalidParameter:  # its words would show an entry
+            kept = ()
         if not kept or min(kept) <= 1 or max(kept) > 1e6 or len(set(kept)) != len(kept):
             raise InvalidParameter("orders", NOTHING, "must be one or more different numbers above 1, up to 1e6")
         object.__setattr__(self, "epsilon", curve_arguments.not_negative("epsilon", epsilon, down))

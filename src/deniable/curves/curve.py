@@ -25,7 +25,7 @@ import numpy as np
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, all_above
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.numbers import down
 
 if TYPE_CHECKING:
@@ -578,7 +578,7 @@ def product(curves: Iterable[Curve]) -> Curve:
         raise InvalidParameter("curves", curves, "must be several curves, in a list or another iterable")
     for curve in curves:
         if not isinstance(curve, Curve):
-            raise InvalidParameter("curves", curve, "must be curves only")
+            raise InvalidParameter("curves", NOTHING, "must be curves only")
         for atom, count in curve.factors:
             counts[atom] = counts.get(atom, 0) + count
             if counts[atom] > MOST_USES:

@@ -172,17 +172,18 @@ class BracketedArgument(NamedTuple):
         return float(array) if self.scalar else array
 
 
+def _held(array: np.ndarray[Any, Any]) -> Iterable[Any]:
+    """The Python objects that an array holds; none if it holds numbers."""
+    return array.ravel().tolist() if array.dtype.kind == "O" else ()
+
+
 def reading(name: str, value: Any) -> BracketedArgument:
     """The argument of a method of `Curve`: a number, or an array of numbers. Infinities are allowed, NaN is not."""
     try:
-        kind = np.asarray(value).dtype.kind
-    except ValueError:
-        kind = "O"
-    real = kind in "iuf" or (kind == "O" and not isinstance(value, str | bytes) and value is not None)
-    if not real or (kind == "O" and isinstance(value, Iterable) and any(isinstance(v, str | bytes) for v in value)):
-        raise InvalidParameter(name, value, "must be a number or an array of numbers")
-    try:
-        array = np.asarray(value, dtype=float)
+        made = np.asarray(value)
+        if made.dtype.kind not in "iufO" or any(each is None or isinstance(each, str | bytes) for each in _held(made)):
+            raise TypeError
+        array = np.asarray(made, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(name, value, "must be a number or an array of numbers") from None
     if np.any(np.isnan(array)):

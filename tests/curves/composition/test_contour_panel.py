@@ -328,3 +328,11 @@ def test_the_slope_of_the_kept_part_is_bounded() -> None:
         with mp.workdps(30):
             exact = mp.npdf(x) / mp.ncdf(x)
         assert exact <= float(contour_moments._kept_slope(np.array([x]))[0])
+
+
+def test_no_factor_is_left_out_where_its_moments_are_just_too_small_to_know() -> None:
+    """Below δ = 4e-270 the moments of the samples had no known range, and ε was the one of the Gaussian alone."""
+    curve = curves.gaussian(sigma=2) * curves.gaussian(sigma=1).sampled(rate=0.1) ** 100
+    found = [curve.epsilon(delta=delta) for delta in (4.5e-270, 3e-270, 1.01e-270, 9e-271)]
+    assert found == sorted(found)
+    assert 158 < found[0] < found[-1] < 159

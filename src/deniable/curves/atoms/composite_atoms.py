@@ -140,7 +140,10 @@ def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
     """The curves as a tuple, each checked by `check_curve`; at least one."""
     if isinstance(values, Curve) or not isinstance(values, Sequence) or not values:
         raise InvalidParameter(name, values, "must be a non-empty sequence of curves")
-    return tuple(check_curve(name, v) for v in values)
+    given = tuple(values)
+    if not all(isinstance(each, Curve) for each in given):
+        raise InvalidParameter(name, NOTHING, "must be curves only", "for example [curves.gaussian(sigma=...)]")
+    return tuple(check_curve(name, each) for each in given)
 
 
 # -- sampling --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from deniable.curves.laws import laws_from_bounds
 from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.outward_rounding import Floats
 from deniable.errors import InvalidParameter
+from deniable.numbers import down
 
 ROUNDING = 1e-12
 """Relative error that covers the rounding of means and shifts."""
@@ -113,7 +114,7 @@ class SelectedAtom(Atom):
         if shape <= -1:
             raise InvalidParameter("shape", shape, "must be above -1")
         object.__setattr__(self, "shape", shape)
-        object.__setattr__(self, "gamma", curve_arguments.inner_probability("gamma", self.gamma))
+        object.__setattr__(self, "gamma", curve_arguments.inner_probability("gamma", self.gamma, down))
 
     @property
     def renyi_only(self) -> bool:

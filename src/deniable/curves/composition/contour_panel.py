@@ -175,13 +175,16 @@ def _log_expm1(x: float) -> float:
     return x + math.log(-math.expm1(-x))
 
 
+def _negligible(factors: Sequence[Factor], delta: float) -> float:
+    """The P-mass that all uses of one factor may leave out. Products of nearly as many factors share cached moments."""
+    return LOST * delta / max(4.0, 2.0 ** math.ceil(math.log2(len(factors))))
+
+
 class _Moments:
     """The moments of all factors of a product, for tilts near one tilt."""
 
     def __init__(self, factors: Sequence[Factor], delta: float, tilt: float) -> None:
-        # Products of nearly as many factors share cached moments.
-        parts = max(4, 2 ** math.ceil(math.log2(len(factors))))
-        negligible = LOST * delta / parts
+        negligible = _negligible(factors, delta)
         if isinstance(factors, LongFactors):
             self.head, rest = factors.head.moments(negligible, tilt), factors.rest
         else:
@@ -216,7 +219,8 @@ def suits(factors: Sequence[Factor], delta: float) -> bool:
     """Whether all moments of a product are known, and some of them decay."""
     if len(factors) > MOST_FACTORS or all(isinstance(law, LaplaceLaw | FiniteLaw) for law, _ in factors):
         return False
-    return all(moment_of(law, uses, LOST * delta, 0.0) is not None for law, uses in factors)
+    negligible = _negligible(factors, delta)
+    return all(moment_of(law, uses, negligible, 0.0) is not None for law, uses in factors)
 
 
 @quietly

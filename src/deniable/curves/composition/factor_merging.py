@@ -2,7 +2,7 @@
 
 A product of thousands of different laws is evaluated again and again, each time with one more factor. `LongFactors`
 keeps sums over the factors that never merge (its `Head`), the plans and the partial products of earlier questions. All
-of these depend on the factors alone, so an answer does not depend on what was asked before.
+of these depend on the factors alone, so an answer depends on what was asked before only by rounding.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ class Head:
             self.highest + math.fsum(f.uses * f.law.highest for f in more),
             self.lossy + tuple(f for f in more if f.law.infinity > 0),
         )
-        for tail in list(self.plans)[-MOST_KEPT:]:
-            found.plans[tail] = LatticePlan(more, tail, self.plans[tail])
-        for tree in list(self.kinds)[-MOST_KEPT:]:
-            found.kinds[tree] = convolution_tree.kinds_of(more, tree, self.kinds[tree])
+        # Lists: another thread may drop an entry meanwhile.
+        for tail, plan in list(self.plans.items())[-MOST_KEPT:]:
+            found.plans[tail] = LatticePlan(more, tail, plan)
+        for tree, kinds in list(self.kinds.items())[-MOST_KEPT:]:
+            found.kinds[tree] = convolution_tree.kinds_of(more, tree, kinds)
             found.blocks[tree] = dict(self.blocks.get(tree, {}))
         found.begun = (more, self.sums)
         return found
