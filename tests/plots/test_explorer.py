@@ -56,7 +56,7 @@ def test_each_mechanism_has_its_curve_and_its_laws(
 ) -> None:
     moved(explorer, mechanism=mechanism)
     assert explorer.curve == curve
-    left, right = explorer._laws().panels
+    left, right = explorer.figures[1].panels
     assert len(left.marks) == 2
     bounded = math.isfinite(curve.epsilon(delta=0))
     assert any(isinstance(mark, Level) for mark in right.marks) == bounded
@@ -95,7 +95,7 @@ def test_a_group_that_randomises_at_home_sends_one_report_each(explorer: plots.E
 def test_a_group_answers_together(explorer: plots.Explorer) -> None:
     """Three people, each right with probability p: k times yes has probability C(3, k) p^k (1 - p)^(3 - k)."""
     moved(explorer, mechanism="randomized response", group=3)
-    _, yes = (mark for mark in explorer._laws().panels[0].marks if isinstance(mark, Stems))
+    _, yes = (mark for mark in explorer.figures[1].panels[0].marks if isinstance(mark, Stems))
     p = 1 / (1 + math.exp(-2))
     assert yes.heights == pytest.approx([math.comb(3, k) * p**k * (1 - p) ** (3 - k) for k in range(4)])
 
