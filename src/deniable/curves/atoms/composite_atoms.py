@@ -140,10 +140,8 @@ def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
     """The curves as a tuple, each checked by `check_curve`; at least one."""
     if isinstance(values, Curve) or not isinstance(values, Sequence) or not values:
         raise InvalidParameter(name, values, "must be a non-empty sequence of curves")
-    given = tuple(values)
-    if not all(isinstance(each, Curve) for each in given):
-        raise InvalidParameter(name, NOTHING, "must be curves only", "for example [curves.gaussian(sigma=...)]")
-    return tuple(check_curve(name, each) for each in given)
+    # An entry that is no curve may be data.
+    return tuple(check_curve(name, v if isinstance(v, Curve) else NOTHING) for v in values)
 
 
 # -- sampling --------------------------------------------------------------------------------------------------------
