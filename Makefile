@@ -20,7 +20,9 @@ PYTHON ?=
 BIN := .venv/bin
 TO_RUN := demo
 # A comma written into a call would end its argument.
-WITH_SPARK := .[dev,spark,adapters]
+WITH_SPARK := .[dev,spark,adapters,lakes]
+# A local object store that speaks S3.
+OBJECT_STORE := moto[server]
 # pip finds a small wheel for processors by this version; others bring gigabytes for accelerators.
 TORCH := torch==2.13.0 llvmlite==0.50.0
 # One worker per file at a time: the code blocks of a page share a namespace. Three on two cores, as many tests wait.
@@ -65,7 +67,7 @@ endef
 	$(call build_env,.venv,-e ".[dev]")
 
 .venv/.ready-with-spark: .venv/.ready-to-develop
-	$(call build_env,.venv,-e "$(WITH_SPARK)" $(TORCH))
+	$(call build_env,.venv,-e "$(WITH_SPARK)" $(TORCH) "$(OBJECT_STORE)")
 
 # Apart: it brings a plugin of its own for pytest.
 .venv-schemathesis/.ready: pyproject.toml
@@ -106,13 +108,14 @@ demo: .venv/.ready-to-run  ## questions to a real table, and a tour of curves; p
 .PHONY: test
 test: .venv/.ready-to-develop  ## the tests, doctests and code blocks of the docs that are quick and need nothing but Python
 	@$(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow and not spark and not postgres and not browser and not torch"
-	@echo "Left out: slow tests and those that need torch, Spark, Postgres or a browser. To run them too: make test-all"
+	@echo "Left out: slow tests and those that need torch, Spark, Postgres, other databases or a browser. To run them too: make test-all"
 
-# Learning needs torch, Spark Java, the ledger's tests a Postgres server and the console's a browser.
+# Learning needs torch, Spark Java, ledgers Postgres, sources of tables MariaDB, and the console a browser.
 .PHONY: test-all
-test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of torch, Spark, Postgres and the browser too
+test-all: .venv/.ready-with-spark  ## everything, the slow ones and those of torch, Spark, databases and the browser too
 	$(call from_debian,command -v java,default-jre-headless)
 	$(call from_debian,ls /usr/lib/postgresql/*/bin/initdb || command -v initdb,postgresql)
+	$(call from_debian,PATH=$$PATH:/usr/sbin command -v mariadbd,mariadb-server)
 	$(call from_debian,command -v chromium,chromium)
 	@$(MAKE) --no-print-directory .venv-schemathesis/.ready || echo "without schemathesis: its test is skipped" >&2
 	@$(BIN)/python -m pytest $(IN_PARALLEL)
