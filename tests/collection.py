@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 from tests.table import rows_of
 
 ROOT = Path(__file__).parents[1]
+_DEFINED = re.compile(r"^\s*(?:async\s+)?def\s+(test_\w*)", flags=re.MULTILINE)
 
 
 @dataclass
@@ -26,7 +27,8 @@ class Collected:
 
     cases: Counter[str] = field(default_factory=Counter)
     """Items by file; a test with a table counts once for each row."""
-    names: set[tuple[str, str]] = field(default_factory=set)
+    names: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Names of test functions by file."""
     skipped: set[str] = field(default_factory=set)
     ignored: list[str] = field(default_factory=list)
     """`collect_ignore` of conftest.py: files and folders that need a package which is not installed."""
@@ -34,7 +36,7 @@ class Collected:
     def add(self, item: pytest.Item) -> None:
         file = item.nodeid.partition("::")[0]
         self.cases[file] += rows_of(item)
-        self.names.add((file, getattr(item, "originalname", item.name)))
+        self.names[file].add(getattr(item, "originalname", item.name))
 
     def lost(self, file: str, text: str) -> list[str]:
         """What this file holds and pytest did not collect."""
@@ -43,17 +45,22 @@ class Collected:
         if file.endswith(".md"):
             blocks = code_blocks(text)
             return [f"{file}: {blocks - self.cases[file]} of {blocks} code blocks"] if self.cases[file] < blocks else []
-        lost = [f"{file}::{name}" for name in sorted(tests_of(text)) if (file, name) not in self.names]
+        known = self.names[file]
+        lost = [f"{file}::{name}" for name in sorted(defined_tests(text, known) - known)]
         return lost + ([f"{file}: its doctests"] if has_doctests(text) and not self.cases[file] else [])
 
 
 COLLECTED = Collected()
 
 
-def tests_of(text: str) -> set[str]:
-    """The names of the test functions in a module, those in its classes too."""
-    if "def test_" not in text:
-        return set()  # most modules of src; parsing them takes seconds
+def defined_tests(text: str, known: Container[str] = ()) -> set[str]:
+    """The names of the test functions in a module and in its classes. Empty if `known` has all of them.
+
+    Parsing every file takes seconds, so a file is parsed only if the text has a name that is not known. Such a name may
+    also be in a string, or inside a function.
+    """
+    if all(name in known for name in _DEFINED.findall(text)):
+        return set()
     tree = ast.parse(text)
     bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
     return {

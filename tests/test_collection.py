@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from importlib.util import find_spec
 
 import pytest
 
+from tests import collection
 from tests.collection import COLLECTED, ROOT, Collected, files_below
 
 # At least this many cases in each place; a row of a table (tests/table.py) is a case. Raise it as the suite grows: a list
@@ -52,7 +53,10 @@ def test_a_file_that_pytest_does_not_see_is_reported_by_every_test_in_it() -> No
 
 
 def test_one_test_that_is_not_collected_is_reported() -> None:
-    seen = Collected(cases=Counter({"tests/test_x.py": 5, "docs/page.md": 1}), names={("tests/test_x.py", "test_a")})
+    seen = Collected(
+        cases=Counter({"tests/test_x.py": 5, "docs/page.md": 1}),
+        names=defaultdict(set, {"tests/test_x.py": {"test_a"}}),
+    )
     assert seen.lost("tests/test_x.py", MODULE) == ["tests/test_x.py::test_b"]
     assert seen.lost("docs/page.md", PAGE) == ["docs/page.md: 1 of 2 code blocks"]
 
@@ -65,6 +69,14 @@ def test_what_needs_a_package_that_is_not_installed_is_not_lost() -> None:
     assert seen.lost("src/deniable/learn/torch_words.py", MODULE) != []
 
 
+def test_a_name_in_a_string_is_not_a_test() -> None:
+    """A file is parsed only if its text has names that were not collected; what is parsed counts, not the text."""
+    text = f"MODULE = {MODULE!r}\nTEXT = '''\ndef test_z(): ...\n'''\nasync def test_y(): ...\n"
+    assert collection.defined_tests(text) == {"test_y"}
+    assert collection.defined_tests(text, {"test_y"}) == {"test_y"}
+    assert collection.defined_tests(MODULE, {"test_a", "test_b"}) == set()
+
+
 def test_this_run_was_counted() -> None:
     """Every row of a table counts."""
-    assert COLLECTED.cases["tests/test_collection.py"] == 5
+    assert COLLECTED.cases["tests/test_collection.py"] == 6
