@@ -127,7 +127,7 @@ _PLAIN = (
     type(None),
     type,
 )
-"""Types of which an error shows the value: what it holds is the argument itself, not a collection."""
+"""An error shows a value of these types: it is one number, text, function or type, and not a collection of values."""
 
 
 def _not_data(asked: object) -> object:

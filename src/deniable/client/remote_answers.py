@@ -45,7 +45,9 @@ class RemoteAnswer(Answer):
     curve: Curve
     dataset: str
     question: str | Steps
-    """The question as it was sent; of a roll-up, that of the finer answer; of one of several tables, that of all."""
+    """The question as it was sent. A roll-up has the question of the finer answer, from which it was computed; one of
+    several tables has the question that all of them answer.
+    """
     release: str | None
     """The server's name for this answer, such as "visits:7"; None for an answer from dummy rows."""
 

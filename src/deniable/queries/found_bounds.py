@@ -82,7 +82,7 @@ class _Clamps:
         return replace(measure, expression=clamped)
 
     def _ends(self, kind: Kind, form: Form) -> tuple[Any, Any]:
-        if form not in self.known:  # any will do to see whether the question is accepted
+        if form not in self.known:  # any bounds show whether the question is accepted
             bins = bought_bounds.bins(kind)
             return (-1, 1) if kind in NUMBERS else (bins[0][0], bins[-1][1])
         domain = self.known[form].domain
@@ -161,7 +161,7 @@ def _check(
     bins: list[tuple[Question, PartOf]],
     payer: str | None,
 ) -> None:
-    """Raise what public facts say against the question, before its bins are charged."""
+    """Raise every refusal that follows from public facts, before the bins are charged."""
     left = session._left(payer)
     made = session._planned(question)
     price = session._price(made, asked, left)

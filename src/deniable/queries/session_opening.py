@@ -259,7 +259,7 @@ def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], uni
 def _like(column: object, known: Mapping[str, Domain], is_file: bool) -> str:
     folded = {each.casefold(): each for each in known}
     near = get_close_matches(str(column).casefold(), folded, n=1)
-    # The other names stay unsaid: in a file without a line of names they are the values of its first row.
+    # The error does not list the other names: in a file without a header line they are values of its first row.
     if near:
         return f"did you mean {folded[near[0]]!r}?"
     return "name a column; has the file a line of names at its top?" if is_file else "name a column of this data"

@@ -1,7 +1,7 @@
-"""The clipping factors of a batch: a class for each rule of `clip=`, and `clip_norms`, which picks that of a plan.
+"""The clipping factors of a batch: a class for each rule of `clip=`, and `clip_norms`, which makes the one of a plan.
 
-`FlatNorm` scales a gradient that is longer than the norm. The others change what differs: `AutomaticNorm` scales every
-gradient, `LayerNorms` scales the parts of layers, and `ChangingNorm` has a norm that changes from step to step.
+`FlatNorm` scales a gradient that is longer than the norm. `AutomaticNorm` scales every gradient, `LayerNorms` scales
+each layer's part, and `ChangingNorm` has a norm that changes from step to step.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ class Answer(Shown):
         return other
 
     def difference(self, column: str, groups: Sequence[Any]) -> GroupDifference:
-        """The average of a group minus that of another, `difference("m", ("B", "A"))`, as in an A/B test. Free.
+        """The average of a group minus the average of another, `difference("m", ("B", "A"))`, as in an A/B test. Free.
 
         `column` is an AVG(x); the answer must also have COUNT(x) and VAR_SAMP(x) (or another deviation), and at most
         one row of each person. The result has a noise interval, and a joint interval for noise and sampling error.

@@ -45,7 +45,7 @@ EXAMPLE: Final = "SELECT arm, COUNT(x) AS n, AVG(x) AS m, VAR_SAMP(x) AS v FROM 
 @final
 @dataclass(frozen=True, slots=True)
 class GroupDifference:
-    """The average of one group minus that of another. Computed from an answer, free of charge."""
+    """The average of one group minus the average of another. Computed from an answer, free of charge."""
 
     column: str
     groups: tuple[Any, Any]

@@ -33,7 +33,7 @@ _WHOLE: Final = 2**53
 
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _NEGATED: Final = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-"""What is true of two values where a comparison is false; no value is NaN."""
+"""Comparison -> the comparison that is true where it is false. (No value is NaN.)"""
 
 
 @final

@@ -508,7 +508,7 @@ def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
         return recipe.name, _near(given), TYPICAL_ROWS
     if not averaged:
         rule = (
-            "has an error that does not depend on the rows in a group; for a quantile it is that of its rank, in rows"
+            "has an error that does not depend on the rows in a group (for a quantile, the error of its rank, in rows)"
         )
         raise InvalidParameter("within", recipe.name, rule, "give one number")
     if len(pair) != 2:

@@ -242,7 +242,7 @@ def _approximate(node: exp.Expression, dialect: str) -> exp.Expression:
 
 
 def _decoded(node: exp.Expression, dialect: str) -> exp.Expression:
-    """DECODE(a, 'x', 1, 'y', 2, 0). NULL as a value to be found is left to a CASE."""
+    """DECODE(a, 'x', 1, 'y', 2, 0) as a CASE. Refused if it compares with NULL, which `=` would never find."""
     subject, *rest = node.expressions
     found, other = (rest[:-1], rest[-1]) if len(rest) % 2 else (rest, None)
     if any(isinstance(unwrapped(each), exp.Null) for each in found[::2]):

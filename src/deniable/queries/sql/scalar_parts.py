@@ -49,12 +49,12 @@ class NoisyScalar:
         return cls(question, {old: Column(new) for old, new in names.items()})
 
     def own(self, expression: Expression) -> Expression:
-        """An expression over its answer, with its own names."""
+        """An expression over the answer of the sub-query, with the new names of its keys and measures."""
         return renamed(expression, self.names)
 
     @property
     def value(self) -> Expression:
-        """Its value, over its windows."""
+        """The value of the sub-query, as an expression over its windows."""
         return self.own(self.question.post.columns[0][1])
 
     @property
@@ -69,14 +69,14 @@ class NoisyScalar:
 
     @property
     def known(self) -> list[Expression]:
-        """The conditions that keys are not NULL, for those of which NULL is no value."""
+        """For each key whose values do not include NULL: the condition that it is not NULL."""
         return [
             ~self.own(Column(each.name)).is_null() for each in self.question.keys if None not in (each.values or ())
         ]
 
     @property
     def measures(self) -> list[tuple[Measure, Expression]]:
-        """Its measures over the union, with what they aggregate in its relation."""
+        """Each measure over the union, with the expression that it aggregates in the relation of the sub-query."""
         return [
             (
                 Measure(self._name(each.name), each.function, Column(self._name(each.name)), each.options),
@@ -113,7 +113,7 @@ def together(
     inside, beside = call("eq", Column(PART), 1), call("eq", Column(PART), 2)
     post = noisy.question.post
     windows = tuple(_over_part(each.mapped(noisy.own), inside) for each in post.windows)
-    # NULL was added to the keys for part 2: where it is no value of a key of part 1, that group does not exist.
+    # NULL was added to the values of each key, for part 2. A key of part 1 without the value NULL has no such group.
     exists = [*noisy.known, *(() if post.having is None else (noisy.own(post.having),))]
     having = call("or", beside, call("and", inside, *exists))
     shown = call("and", beside, *(Column(name).is_null() for name in keys))

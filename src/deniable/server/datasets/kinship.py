@@ -186,8 +186,8 @@ def check_unit(
     of a person: the noise would hide a visit, and the ledger would state that it hides a person.
     """
     unit, before = unit_of(tables.values()), unit_of(tables_of(kin[0].schema).values())
-    asked = f"the schema protects {unit.describe()}, but the server knows this data, and its budget, that of "
-    protects = f"{kin[0].name!r}, protects {before.describe()}"
+    asked = f"the schema protects {unit.describe()}, but this data already has the budget of {kin[0].name!r}, "
+    protects = f"which protects {before.describe()}"
     if not unit.is_alike(before):
         raise Problem("ledger_mismatch", f"{asked}{protects}; declare the same unit, people or rows", {"field": "unit"})
     columns = {each.unit.column for record in kin for each in tables_of(record.schema).values() if each.unit}

@@ -75,7 +75,7 @@ class BatchGuard:
         self._threads, self._has_threads = Threads(), False
         self._trace: Trace | ProgramComparison | None = None
         self._clearing: ClearedMemory | None = None
-        """Is on where no trace is: traces clear memory themselves."""
+        """Active in a forward pass without a trace; None in a pass with one, because a trace clears memory itself."""
         self._is_open = False
         self._is_counting = False
         """Whether forward passes change counters."""

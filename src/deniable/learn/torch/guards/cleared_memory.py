@@ -67,7 +67,10 @@ def clear_in(graph: fx.Graph) -> bool:
 
 @final
 class ClearedMemory(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Clears memory while no trace does, and tells into which tensors operations write."""
+    """Clears uninitialised memory, and calls `wrote` with each tensor that an operation changes.
+
+    For passes without a trace: a trace clears memory itself.
+    """
 
     def __init__(self, wrote: Callable[[Tensor], None]) -> None:
         super().__init__()

@@ -76,8 +76,9 @@ def _is_constant(name: str) -> bool:
 
 
 def _is_pointwise(given: GivenOperation) -> bool:
-    """Whether torch says that one of its own operations works on each number alone. What other libraries say of theirs
-    is not believed."""
+    """Whether torch tags one of its own operations as pointwise: computed from each number alone. Tags that other
+    libraries give to their operations are not trusted.
+    """
     return given.func.namespace == "aten" and torch.Tag.pointwise in given.func.tags
 
 

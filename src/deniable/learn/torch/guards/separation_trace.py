@@ -84,7 +84,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         buffers: Mapping[int, str] | None = None,
         wrote: Callable[[Tensor], None] | None = None,
     ) -> None:
-        """`wrote` is told into which tensors operations write."""
+        """`wrote` is called with each tensor that an operation writes into."""
         super().__init__()
         self._wrote = wrote
         self._count = count
