@@ -368,7 +368,7 @@ REQUEST = Life(
         Step(
             "Write it as JSON, and keep it",
             "The answer to this key is stored before it leaves.",
-            ("server.wire:answer_record", "server.catalogue.kept_requests:Requests.keep"),
+            ("server.api_records:answer_record", "server.catalogue.kept_requests:Requests.keep"),
             "bytes",
         ),
         Step(

@@ -26,9 +26,9 @@ from deniable.errors import (
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.release import Released
+from deniable.server.api_records import answer_record
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.roles import Role
-from deniable.server.wire import answer_record
 from tests.queries.hospital import PURE, opened
 from tests.server.world import WARDS, World
 from tests.wording import worded

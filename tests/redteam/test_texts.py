@@ -11,10 +11,10 @@ import pytest
 from deniable.errors import DeniableError, QuestionRefused
 from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.sql.sql_reader import parse
+from deniable.server.api_records import question_now
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.operations.work_turns import SMALL
 from deniable.server.roles import Role
-from deniable.server.wire import question_now
 from tests.redteam.cases import case
 from tests.server.world import World
 

@@ -15,7 +15,7 @@ Beside these packages:
 
     app                                   the ASGI application: all routes and pages behind the gate
     roles                                 which role may do what
-    request_bodies, wire, noted_questions      requests, answers and questions as JSON
+    request_bodies, api_records, noted_questions      requests, answers and questions as JSON
     problems, error_words, charge_fate    errors over HTTP, and whether a question that failed was charged
     privacy_labels                        the signed page that states what a release promises
     migrations                            the tables of the catalogue, version by version

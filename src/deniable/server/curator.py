@@ -21,10 +21,11 @@ from deniable.queries.answer.answer import Answer
 from deniable.queries.bought_bounds import rows_to_be_seen
 from deniable.queries.engines.scratch_folders import scratch, sweep
 from deniable.queries.session import Session
-from deniable.server import wire
+from deniable.server import api_records
 from deniable.server.access.bearer_tokens import FRESH, TokenGate
 from deniable.server.access.oidc import configured
 from deniable.server.access.sign_in import Reception
+from deniable.server.api_records import answer_record, asked_now, moment, noted, question_now, recalled
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
 from deniable.server.charge_fate import ThreadWork
 from deniable.server.datasets import kinship
@@ -57,7 +58,6 @@ from deniable.server.privacy_labels import label_of, label_of_synthetic, signed
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role, may
-from deniable.server.wire import answer_record, asked_now, moment, noted, question_now, recalled
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -114,11 +114,11 @@ class Curator:
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """The price of a question. Free: reads no data."""
         session = self._session(person, dataset)
-        return wire.priced(dataset, session.price(question_now(session, sql), payer=person.name, **cost))
+        return api_records.priced(dataset, session.price(question_now(session, sql), payer=person.name, **cost))
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
         """The plan of a question, with its noise if a cost is given. Free: reads no data."""
-        text = wire.explained(self._session(person, dataset), sql, cost, payer=person.name)
+        text = api_records.explained(self._session(person, dataset), sql, cost, payer=person.name)
         return {"dataset": dataset, "text": text}
 
     def ask(
@@ -136,7 +136,7 @@ class Curator:
         """Spend more on an answered question, and merge both answers. InvalidParameter if it was never answered."""
         session = self.paying(person, dataset, key)
         asked = question_now(session, sql)
-        before = wire.refinable(session, asked, cost["confidence"])
+        before = api_records.refinable(session, asked, cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "must have been answered before it is refined", "ask it first")
         text = asked if isinstance(asked, str) else None
@@ -160,7 +160,7 @@ class Curator:
     ) -> dict[str, Any]:
         """The price of bounds of a column. Free: reads no data."""
         found = self._session(person, dataset).price_bounds(column, table, payer=person.name, **cost)
-        return {**wire.priced(dataset, found), "rows_to_be_seen": rows_to_be_seen(found)}
+        return {**api_records.priced(dataset, found), "rows_to_be_seen": rows_to_be_seen(found)}
 
     def bounds(
         self,
@@ -184,7 +184,7 @@ class Curator:
                 self._seen.clear()
                 self.open(person, dataset)  # now, so that the next question does not wait for it
                 break
-        return wire.bought(dataset, found)
+        return api_records.bought(dataset, found)
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Rows that are made from the public schema alone."""
@@ -199,7 +199,7 @@ class Curator:
             answer = asked_now(rehearsal, sql, **cost)
         finally:
             rehearsal.ledger.close()
-        return wire.rehearsed(dataset, answer, self._left(person, opened.session.ledger))
+        return api_records.rehearsed(dataset, answer, self._left(person, opened.session.ledger))
 
     # -- datasets ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Curator:
         return {
             "name": record.name,
             "owner": record.owner,
-            **wire.described(opened.session, left, is_owner=person.name == record.owner),
+            **api_records.described(opened.session, left, is_owner=person.name == record.owner),
             "answers_leave_every": self.settings.grid,
         }
 

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from deniable.synth.forbidden import Forbidden
 from deniable.synth.marginals import Marginal, total
 from deniable.synth.mixture import Mixture, refitted
 from deniable.synth.raking import raked
 from deniable.synth.row_drawing import draw, independent, sweeps_for
+from deniable.synth.structural_zeros import Forbidden
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from deniable.errors import InvalidParameter
-from deniable.synth.forbidden import Forbidden
 from deniable.synth.mixture import Mixture
+from deniable.synth.structural_zeros import Forbidden
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

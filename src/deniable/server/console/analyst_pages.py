@@ -14,6 +14,7 @@ from starlette.responses import Response
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.queries.answer.answer_display import NO_VALUE, cell_text, key_text
 from deniable.queries.answer.remaining_budget import Remaining
+from deniable.server.api_records import described_renewal
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console import page_drawings
 from deniable.server.console.budget_words import share
@@ -25,7 +26,6 @@ from deniable.server.problems import Problem
 from deniable.server.request_bodies import DummyQuestion, Question
 from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.server.roles import Role
-from deniable.server.wire import described_renewal
 from deniable.tables.kinds import Kind
 
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"

@@ -17,9 +17,9 @@ from deniable.errors import InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.queries.plan.pricing import AskedCost
 from deniable.queries.standing_questions import Standing, declared
 from deniable.queries.standing_records import declaration, declaration_key
+from deniable.server.api_records import answer_record, standing_record
 from deniable.server.noted_questions import NotedStanding
 from deniable.server.problems import Problem
-from deniable.server.wire import answer_record, standing_record
 
 if TYPE_CHECKING:
     from deniable.queries.answer.answer import Answer

@@ -8,6 +8,6 @@
     standing_routes     standing questions: declared, answered for a day, read
     route_rights        may(verb): the verb of `server.roles.MATRIX` that a route needs
 
-FastAPI validates the body (`server.request_bodies`) and the right. The route passes the work to the desk, and `wire`
-writes the answer. The docstrings of routes are the descriptions in /openapi.json.
+FastAPI validates the body (`server.request_bodies`) and the right. The route passes the work to the desk, and
+`server.api_records` writes the answer. The docstrings of routes are the descriptions in /openapi.json.
 """

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from deniable.server.api_records import RECORDS
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.request_bodies import Adjustment, BoundsBody, DummyQuestion, Grant, NewDataset, NewVersion
 from deniable.server.requests.request_desk import Desk, body_hash
 from deniable.server.routes.question_routes import Key
 from deniable.server.routes.route_rights import may
-from deniable.server.wire import RECORDS
 
 Dataset = Annotated[str, Path(min_length=1, max_length=100)]
 

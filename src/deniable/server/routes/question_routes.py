@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 
+from deniable.server.api_records import priced_batch
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.request_bodies import Batch, Explained, FreshQuestion, Question
 from deniable.server.requests.request_desk import Desk, body_hash
 from deniable.server.routes.route_rights import may
-from deniable.server.wire import priced_batch
 
 Key = Annotated[
     str | None,
