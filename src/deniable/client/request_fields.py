@@ -22,7 +22,10 @@ def listed(questions: object) -> Sequence[Any]:
 
 
 def cost_of(**given: Any) -> dict[str, Any]:
-    """The cost as fields of a request."""
+    """The cost as fields of a request, without arguments that are None.
+
+    `confidence` has no None: if a caller passes it, it is sent, and the server refuses it as a local session does.
+    """
     return {
         name: sendable_number(name, value) for name, value in given.items() if value is not None or name == "confidence"
     }

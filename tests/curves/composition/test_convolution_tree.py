@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from deniable import curves
 from deniable.curves.composition import convolution_tree, factor_merging, tilt_plan
-from deniable.curves.composition.convolution_tree import ErrorLedger, Rows, TreePlan
+from deniable.curves.composition.convolution_tree import ErrorSums, Rows, TreePlan
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import LongFactors
 from deniable.curves.composition.rounded_panel import RoundedPanel
@@ -135,18 +135,18 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
     theta, step = 1.7, 0.01
     weights = generator.random((3, 40))
     weights /= weights.sum(axis=1, keepdims=True)
-    rows = Rows(generator.normal(size=3), weights, step, 4, ErrorLedger())
+    rows = Rows(generator.normal(size=3), weights, step, 4, ErrorSums())
     coarse = convolution_tree._twice_the_step(rows, TreePlan(theta, step / 4, 1e-20))
 
     def totals(each: Rows, order: float) -> float:
         losses = each.starts[:, None] + each.step * np.arange(each.weights.shape[1])
         # The rows' log-moments are in the ledger together: compare their product.
         sums = np.sum(each.weights * np.exp(-(theta + order) * losses), axis=1)
-        return float(np.sum(np.log(sums))) + each.ledger.log_moment
+        return float(np.sum(np.log(sums))) + each.sums.log_moment
 
     for order in (0.0, 1.0):  # P-mass and Q-mass
         assert totals(coarse, order) == pytest.approx(totals(rows, order), abs=1e-13)
-    assert coarse.ledger.variance == pytest.approx(3 * step**2)
+    assert coarse.sums.variance == pytest.approx(3 * step**2)
 
 
 def test_one_more_law_gives_the_same_bounds_as_a_product_from_scratch() -> None:

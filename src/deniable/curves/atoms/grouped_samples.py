@@ -16,7 +16,7 @@ has exactly these probabilities under P and Q: no event has a larger difference 
 The group is the same in all steps, so a product of steps is dominated by the product of these pairs with one m, and the
 group's curve is the worst over m. Exchanging the datasets exchanges m and k - m. The chain of k neighbours that
 `group` uses for other mechanisms is larger: for S-G(0.01, 1)^1000 and k = 3 it gives ε = 8.99 at δ = 1e-6, and this
-theorem 7.19. Beside factors whose two directions differ, every step counts with its worst m.
+theorem 7.19. If the product has other factors whose two directions differ, each step is taken with its own worst m.
 """
 
 from __future__ import annotations

@@ -139,9 +139,9 @@ def _of_finite(away: FiniteLaw, present: FiniteLaw, side: Bound) -> Ratio:
 
     Both list the same outcomes, but each moves losses outwards, by its own rounding errors: masses without the person
     follow from the masses with them only up to this distance, which counts as an error. For the upper bound the masses
-    without the person may also be too small (a law that was cut). Then the missing mass goes to A = 0: if a pair
-    dominates in the direction of its masses, and the rest of the other law has A = 0, it dominates in both (E (x - A)₊
-    is E (A - x)₊ + x - 1). For the lower bound only the outcomes that both laws list count.
+    without the person may also add up to less than 1, because a law was cut. The missing mass is then put on the ratio
+    A = 0. This is safe: then E (x - A)₊ is E (A - x)₊ + x - 1, so a pair that dominates in the direction of its
+    masses dominates in the other direction too. The lower bound uses only the outcomes that both laws list.
     """
     moved, is_listed = _apart(away, present)
     error = float(np.max(moved[is_listed], initial=0.0))

@@ -14,9 +14,9 @@ V = Σ step² / 4 over all splits. δ(ε) of Y exceeds δ(ε) of X only where X 
 
     δ_Y(ε) - √V e^√V E[e^(-(ε-Y)²/2τ)]  <=  δ_X(ε)  <=  δ_Y(ε),      τ = V (1+√V)/(1-√V).
 
-The ledger of a row. If y is the computed law and Y the exact one, both tilted by θ with the log-moment K, then
-|δ_y(ε) - δ_Y(ε)| <= error · e^(K - θε) at every ε. Errors of this form add up in products, and an error of the masses
-enters with its 1-norm.
+Every `Rows` carries `ErrorSums`. If y is the computed law and Y the exact one, both tilted by θ with the log-moment K,
+then |δ_y(ε) - δ_Y(ε)| <= error · e^(K - θε) at every ε. Errors of this form add up in products, and an error of the
+masses enters with its 1-norm.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 LEAST = 24
-"""A product of at least this many different factors is folded."""
+"""A product of at least this many different factors is multiplied by a tree."""
 
 LEAVES = 64
 """The number of short laws that are put on the lattice together, one in each row of an array. Long laws come in smaller
@@ -66,13 +66,15 @@ MOST_DOUBT = 0.05
 """Largest √V for which the lower bound is proved."""
 
 
-class ErrorLedger(NamedTuple):
-    """The errors and moments of a product. When two laws are multiplied, each entry of the product is the sum of their
-    entries.
+class ErrorSums(NamedTuple):
+    """Error bounds and moments of a product of laws. Each is a sum over the factors: if two laws are multiplied, the
+    entries of the product are the sums of their entries.
     """
 
     log_moment: float = 0.0
+    """K, the log of the total of the tilted masses."""
     error: float = 0.0
+    """The factor of e^(K - θε) in the bound on the error of δ(ε)."""
     dropped: float = 0.0
     """Tilted mass that a lower bound must not count."""
     variance: float = 0.0
@@ -83,25 +85,25 @@ class ErrorLedger(NamedTuple):
     """log P(finite loss), as the grid laws count it."""
     uses: float = 0.0
 
-    def plus(self, other: ErrorLedger) -> ErrorLedger:
-        """The ledger of the product of two laws."""
-        return ErrorLedger(*(one + two for one, two in zip(self, other, strict=True)))
+    def plus(self, other: ErrorSums) -> ErrorSums:
+        """The entries of the product of two laws."""
+        return ErrorSums(*(one + two for one, two in zip(self, other, strict=True)))
 
-    def times(self, uses: int) -> ErrorLedger:
-        """The ledger of `uses` uses of a law."""
-        return ErrorLedger(*(one * uses for one in self))
+    def times(self, uses: int) -> ErrorSums:
+        """The entries of a law that is used `uses` times."""
+        return ErrorSums(*(one * uses for one in self))
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Tilted lattice laws with one common step, one in each row; `ledger` belongs to the product of all rows."""
+    """Tilted lattice laws with one common step, one in each row. `sums` is about the product of all rows."""
 
     starts: Floats
     weights: Floats
     step: float
     uses: int
     """Uses in each row."""
-    ledger: ErrorLedger
+    sums: ErrorSums
 
 
 class TreePlan(NamedTuple):
@@ -233,11 +235,11 @@ def _leaves(laws: Sequence[Law], tree: TreePlan) -> Rows:
     leaves = [_leaf(law, tree) for law in laws]
     width = max(leaf.weights.shape[1] for leaf in leaves)
     weights = np.zeros((len(leaves), width))
-    ledger = ErrorLedger()
+    sums = ErrorSums()
     for row, leaf in zip(weights, leaves, strict=True):
         row[: leaf.weights.shape[1]] = leaf.weights[0]
-        ledger = ledger.plus(leaf.ledger)
-    return Rows(np.concatenate([leaf.starts for leaf in leaves]), weights, tree.step, 1, ledger)
+        sums = sums.plus(leaf.sums)
+    return Rows(np.concatenate([leaf.starts for leaf in leaves]), weights, tree.step, 1, sums)
 
 
 def _laplace_leaves(shifts: Floats, tree: TreePlan) -> Rows:
@@ -262,7 +264,7 @@ def _leaf(law: Law, tree: TreePlan) -> Rows:
 
 
 def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, left: Floats, tree: TreePlan) -> Rows:
-    """Rows of masses tilted by θ, with the ledger of all rows. `left` is the P-mass that was moved up to the first
+    """Rows of masses tilted by θ, with their `ErrorSums`. `left` is the P-mass that was moved up to the first
     point.
     """
     exponent = tree.theta * points
@@ -282,7 +284,7 @@ def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, le
         weights,
         tree.step,
         1,
-        ErrorLedger(
+        ErrorSums(
             log_moment=math.fsum((top + np.log(total)).ravel().tolist()),
             error=rows * tilt,
             dropped=float(np.sum(raised + moved)) * 1.001,
@@ -317,7 +319,7 @@ def _row_by_row(one: Rows, two: Rows, tree: TreePlan) -> Rows:
     weights = np.zeros((2 * count, width))
     weights[::2, : one.weights.shape[1]] = one.weights
     weights[1::2, : two.weights.shape[1]] = two.weights
-    both = Rows(np.stack((one.starts, two.starts), axis=1).ravel(), weights, one.step, 1, one.ledger.plus(two.ledger))
+    both = Rows(np.stack((one.starts, two.starts), axis=1).ravel(), weights, one.step, 1, one.sums.plus(two.sums))
     return _coarser(replace(_product_of_groups(both, 2), uses=one.uses + two.uses), tree)
 
 
@@ -354,11 +356,11 @@ def _product_of_groups(rows: Rows, size: int) -> Rows:
     norms = np.sqrt(np.einsum("ij,ij->i", weights, weights))
     rounding = (FFT_CONSTANT * math.log2(length) + 8 * size) * UNIT_ROUNDOFF * 1.01
     error = math.sqrt(length) * rounding * (float(np.sum(norms)) + len(found) * float(np.max(norms)))
-    ledger = rows.ledger._replace(
-        error=rows.ledger.error + error,
-        drift=rows.ledger.drift + 4 * size * UNIT_ROUNDOFF * float(np.sum(np.abs(starts))),
+    sums = rows.sums._replace(
+        error=rows.sums.error + error,
+        drift=rows.sums.drift + 4 * size * UNIT_ROUNDOFF * float(np.sum(np.abs(starts))),
     )
-    return _trimmed(Rows(starts.reshape(-1, size).sum(axis=1), found, rows.step, rows.uses * size, ledger))
+    return _trimmed(Rows(starts.reshape(-1, size).sum(axis=1), found, rows.step, rows.uses * size, sums))
 
 
 def _trimmed(rows: Rows) -> Rows:
@@ -370,9 +372,9 @@ def _trimmed(rows: Rows) -> Rows:
     last = weights.shape[1] - int(np.searchsorted(from_right, TRIMMED))
     if first >= last or first + weights.shape[1] - last < 8:
         return rows
-    ledger = rows.ledger._replace(error=rows.ledger.error + 2.001 * TRIMMED * len(weights))
+    sums = rows.sums._replace(error=rows.sums.error + 2.001 * TRIMMED * len(weights))
     kept = np.ascontiguousarray(weights[:, first:last])
-    return replace(rows, starts=rows.starts + first * rows.step, weights=kept, ledger=ledger)
+    return replace(rows, starts=rows.starts + first * rows.step, weights=kept, sums=sums)
 
 
 def _coarser(rows: Rows, tree: TreePlan) -> Rows:
@@ -397,13 +399,13 @@ def _twice_the_step(rows: Rows, tree: TreePlan) -> Rows:
     total = np.sum(found, axis=1, keepdims=True)
     found /= total
     count = len(found)
-    ledger = rows.ledger._replace(
-        log_moment=rows.ledger.log_moment + math.fsum(np.log(total).ravel().tolist()),
-        error=rows.ledger.error + count * 64 * UNIT_ROUNDOFF,
-        variance=rows.ledger.variance + count * h * h,
-        drift=rows.ledger.drift + 4 * UNIT_ROUNDOFF * float(np.sum(np.abs(rows.starts))),
+    sums = rows.sums._replace(
+        log_moment=rows.sums.log_moment + math.fsum(np.log(total).ravel().tolist()),
+        error=rows.sums.error + count * 64 * UNIT_ROUNDOFF,
+        variance=rows.sums.variance + count * h * h,
+        drift=rows.sums.drift + 4 * UNIT_ROUNDOFF * float(np.sum(np.abs(rows.starts))),
     )
-    return replace(rows, weights=found, step=2 * h, ledger=ledger)
+    return replace(rows, weights=found, step=2 * h, sums=sums)
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------
@@ -411,36 +413,36 @@ def _twice_the_step(rows: Rows, tree: TreePlan) -> Rows:
 
 def _panels_of(row: Rows, factors: Sequence[Factor], tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
     """The bounds on δ(ε) that the one row of a product gives."""
-    theta, ledger, weights = tree.theta, row.ledger, row.weights[0]
+    theta, sums, weights = tree.theta, row.sums, row.weights[0]
     points = float(row.starts[0]) + row.step * np.arange(len(weights))
     centre = float(np.sum(weights * points))
     spread = math.sqrt(float(np.sum(weights * (points - centre) ** 2)))
     away = points - centre
-    if (theta + 1) * float(np.max(np.abs(away))) > 600.0 or not math.sqrt(ledger.variance) <= MOST_DOUBT:
+    if (theta + 1) * float(np.max(np.abs(away))) > 600.0 or not math.sqrt(sums.variance) <= MOST_DOUBT:
         return None
     tilted_back = weights * np.exp(-theta * away)
     heads, seconds = (
         np.append(np.cumsum(each[::-1])[::-1], 0.0) for each in (tilted_back, tilted_back * np.exp(-away))
     )
-    relative = 64 * UNIT_ROUNDOFF * (abs(ledger.log_moment) + abs(theta * centre) + 64 + ledger.uses)
+    relative = 64 * UNIT_ROUNDOFF * (abs(sums.log_moment) + abs(theta * centre) + 64 + sums.uses)
     lossy = [(f.law.infinity * (1 - f.law.infinity_error), f.uses) for f in factors]
     never = math.fsum(uses * math.log1p(-min(infinity, 1 - 1e-16)) for infinity, uses in lossy)
     surely = -math.expm1(never) * (1 - 1e-14)
-    infinity = -math.expm1(ledger.alive) * (1 + 1e-14)
+    infinity = -math.expm1(sums.alive) * (1 + 1e-14)
     upper = DeltaPanel(
         side="upper",
         theta=theta,
-        centre=centre + ledger.drift,
-        origin=centre + ledger.drift,
-        start=float(row.starts[0]) + ledger.drift,
+        centre=centre + sums.drift,
+        origin=centre + sums.drift,
+        start=float(row.starts[0]) + sums.drift,
         step=row.step,
         stride=row.step,
         spread=spread,
         length=len(weights),
-        log_scale=ledger.log_moment - theta * centre,
+        log_scale=sums.log_moment - theta * centre,
         heads=heads,
         seconds=seconds,
-        noise=ledger.error * 1.01,
+        noise=sums.error * 1.01,
         alias=0.0,
         left_out=0.0,
         right_out=0.0,
@@ -453,7 +455,7 @@ def _panels_of(row: Rows, factors: Sequence[Factor], tree: TreePlan) -> tuple[De
         centre=centre,
         origin=centre,
         start=float(row.starts[0]),
-        noise=(ledger.error + ledger.dropped) * 1.01,
+        noise=(sums.error + sums.dropped) * 1.01,
         infinity=surely,
     )
-    return upper, RoundedPanel(lower, tilted_back, ledger.variance, ledger.drift, max(infinity - surely, 0.0))
+    return upper, RoundedPanel(lower, tilted_back, sums.variance, sums.drift, max(infinity - surely, 0.0))

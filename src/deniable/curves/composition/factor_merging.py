@@ -29,8 +29,8 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Side
 EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
 
-FOLDED_PAIRS = 4000
-"""Pairs of values that are worth multiplying exactly among so many factors that their product is folded."""
+TREE_PAIRS = 4000
+"""Pairs of values that are worth multiplying exactly among so many factors that a tree multiplies them."""
 
 MOST_FINITE = 64
 """More different finite laws than this are not merged: a long product keeps partial products of its tree instead."""
@@ -201,7 +201,7 @@ def plan_of(factors: tuple[Factor, ...], tail: float) -> LatticePlan:
     return LatticePlan(factors.rest, tail, head.plans[tail]) if factors.rest else head.plans[tail]
 
 
-def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
+def tree_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
     """(upper, lower) bounds on δ(ε), computed by a tree of partial products. The partial products are cached in the
     head. None if the product does not suit a tree.
     """
@@ -273,7 +273,7 @@ def _merged(every: Ingredients, side: Side) -> list[Factor]:
     # Beside other laws, which need the lattice anyway, an exact product must be small to be worth computing.
     most = EXACT_SUPPORT if others else math.inf
     # Many different laws are multiplied in a tree, which loses little on laws with few values.
-    pairs = FOLDED_PAIRS if others and others + len(every.finites) >= convolution_tree.LEAST else math.inf
+    pairs = TREE_PAIRS if others and others + len(every.finites) >= convolution_tree.LEAST else math.inf
     finites = [(law, count) for law, count in every.finites.items() if isinstance(law, FiniteLaw)]
     return gaussians + _few_finite(finites, side, most, pairs)
 

@@ -45,10 +45,10 @@ from deniable.curves.composition.contour_panel import ContourPanel
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import (
     LongFactors,
-    folded_panels,
     highest_of,
     lossy_of,
     plan_of,
+    tree_panels,
     uses_of,
 )
 from deniable.curves.composition.profile_search import largest, renyi_epsilon, smallest
@@ -71,10 +71,10 @@ CONTOUR_WIDTH = 1e-6
 MAX_CONTOURS = 12
 """The most contour integrals for one question about δ: far apart ε need several, and then a lattice is cheaper."""
 
-FOLDED_WIDTH = 0.25e-4
+TREE_WIDTH = 0.25e-4
 """The relative width of the bracket of ε that a tree of partial products is planned for."""
 
-ALWAYS_FOLDED = 400
+ALWAYS_TREE = 400
 """From this many distinct laws on, a tree of partial products with longer steps is always used."""
 
 SHORT_WINDOW = 2**18
@@ -313,7 +313,7 @@ class Product:
         if not math.isfinite(target.epsilon) or 8 * UNIT_ROUNDOFF * uses > compose.MOST_ROUNDING:
             return found
         if isinstance(self.upper, LongFactors) and isinstance(self.lower, LongFactors):
-            found = self._folded(target, theta, sides, refine, resolution)
+            found = self._by_tree(target, theta, sides, refine, resolution)
             if found:
                 return found
         for side in sides:
@@ -338,7 +338,7 @@ class Product:
                 step *= 2
         return found
 
-    def _folded(
+    def _by_tree(
         self, target: Target, theta: float, sides: tuple[Side, ...], refine: float, resolution: float | None
     ) -> list[Panel]:
         """`panels_for` by a tree of partial products; an empty list if the product does not suit one."""
@@ -347,14 +347,14 @@ class Product:
             assert isinstance(factors, LongFactors)
             uses = uses_of(factors)
             spread = self.plan.spread(theta)
-            wanted = FOLDED_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
+            wanted = TREE_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
             step = convolution_tree.step_for(uses, theta, spread, wanted * min(refine, 1.0))
             tree = convolution_tree.TreePlan(theta, step, self._tail(target.log_delta, uses))
-            both = folded_panels(factors, tree)
-            for _ in range(12 if len(factors) >= ALWAYS_FOLDED else 0):
+            both = tree_panels(factors, tree)
+            for _ in range(12 if len(factors) >= ALWAYS_TREE else 0):
                 if both is None:
                     tree = tree._replace(step=2 * tree.step)
-                    both = folded_panels(factors, tree)
+                    both = tree_panels(factors, tree)
             if both is None:
                 return []
             mine = sides if self.lower is self.upper else (("upper",) if factors is self.upper else ("lower",))

@@ -23,7 +23,8 @@ class RoundedPanel:
 
     `panel` bounds δ of the lattice law from below; `masses` are the masses of the lattice law, in units of
     e^(log_scale); `variance` is V, the variance proxy of the rounding; `drift` bounds the error of positions; `beyond`
-    is the P-mass of finite losses that the lattice law counts as infinite.
+    is the P-mass of finite losses that the lattice law counts as infinite. It is read like a `DeltaPanel`: the other
+    attributes come from `panel`.
     """
 
     panel: DeltaPanel
@@ -67,7 +68,9 @@ class RoundedPanel:
         return self.panel.rounding(epsilon)
 
     def _added(self, at: Floats) -> Floats:
-        """An upper bound on what rounding to the lattice adds to δ: √V e^√V E[e^(-(ε-Y)²/2τ)] for the lattice law Y."""
+        """An upper bound on what rounding to the lattice adds to δ: √V e^√V E[e^(-(ε-Y)²/2τ)], where Y is the lattice
+        loss and τ as in `convolution_tree`.
+        """
         panel, root = self.panel, math.sqrt(self.variance)
         tau = self.variance * (1 + root) / (1 - root)
         reach = math.ceil(FAR * math.sqrt(tau) / panel.step) + 1
