@@ -16,7 +16,14 @@ import pytest
 import deniable as dn
 from deniable.client import RemoteSession
 from deniable.client.remote_session import connect
-from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, MissingExtra, ServerRefused
+from deniable.errors import (
+    DeniableError,
+    InvalidOperation,
+    InvalidParameter,
+    MissingExtra,
+    QuestionRefused,
+    ServerRefused,
+)
 from deniable.queries import plan_dashboard
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
@@ -428,6 +435,31 @@ def test_several_questions_are_a_list_here_and_there(local: Session, remote: Rem
             for call in (s.batch, s.price_batch) if questions != ROLLUP else (s.batch,):
                 with worded(InvalidParameter, parameter="questions"):
                     call(questions, epsilon=1)
+
+
+def test_several_tables_are_refused_where_one_is_asked_for(local: Session, remote: RemoteSession) -> None:
+    """There `ask` was charged for all tables, and returned an answer without a plan."""
+    sides: tuple[Any, ...] = (local, remote)
+    calls: tuple[Callable[[Any], object], ...] = (
+        lambda s: s.ask(ROLLUP, epsilon=0.125),
+        lambda s: s.ask(ROLLUP, epsilon=0.125, dialect="postgres"),
+        lambda s: s.batch([ROLLUP], epsilon=0.125),
+        lambda s: s.price_batch([ROLLUP], epsilon=0.125),
+        lambda s: s.price([ROLLUP], epsilon=0.125),
+        lambda s: s.batch((ROLLUP, WARDS), epsilon=0.125),
+    )
+    for call in calls:
+        found = []
+        for s in sides:
+            before = s.remaining.cost
+            with pytest.raises(QuestionRefused) as refused:
+                call(s)
+            assert s.remaining.cost == before
+            found.append((refused.value.code, str(refused.value), refused.value.instead))
+        assert found[0] == found[1]
+    named = "SELECT COUNT(*) AS rollup_n FROM visits WHERE town = 'rollup'"
+    assert remote.ask(named, epsilon=0.125).columns == ("rollup_n",)
+    assert remote.price_batch([named], epsilon=0.125).cost == local.price_batch([named], epsilon=0.125).cost
 
 
 def test_an_error_names_the_same_argument(served: tuple[World, str], local: Session) -> None:

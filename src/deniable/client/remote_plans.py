@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from deniable.errors import DeniableError, InvalidOperation, MissingExtra
 from deniable.ledger import Budget
 from deniable.queries import bought_bounds
-from deniable.queries.answer.grouping_sets import sets_of
+from deniable.queries.answer.grouping_sets import names_sets, sets_of
 from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.frame.recorded_steps import Steps, question_of
 from deniable.queries.sql.share_windows import shares_in
@@ -78,7 +78,7 @@ class RemotePlanner:
             if not kept or not self._about:
                 self._about = self._describe()
             try:
-                plans = Plans(tables_of(self._about), Budget.from_dict(self._about["budget"]["record"]))
+                plans = self._plans()
                 asked = build(plans.tables)
                 built = plans.question(asked)
             except MissingExtra:
@@ -91,3 +91,18 @@ class RemotePlanner:
             "the plan of this answer cannot be made here: the schema of the dataset changed after the answer, or the "
             "server runs another version of deniable; ask again"
         )
+
+    def refuse_sets(self, question: str | Steps) -> None:
+        """Raise QuestionRefused for a text with ROLLUP, CUBE or GROUPING SETS, where a session here refuses it too.
+
+        The server would answer it with several tables, and charge all of them.
+        """
+        if not isinstance(question, str) or not names_sets(question):
+            return
+        self._about = self._describe()
+        plans = self._plans()
+        if sets_of(question, plans.tables) is not None:
+            plans.question(question)
+
+    def _plans(self) -> Plans:
+        return Plans(tables_of(self._about), Budget.from_dict(self._about["budget"]["record"]))

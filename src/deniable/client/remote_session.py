@@ -112,6 +112,7 @@ class RemoteSession:
         require_known(self.ask, amounts, unknown)
         paid = cost_of(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         question = in_dialect(question, dialect)
+        self._planner.refuse_sets(question)
         return self._one(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
     def table(self, name: str) -> Recorded:
@@ -521,7 +522,10 @@ class RemoteSession:
     def _several(
         self, questions: str | Sequence[str | Steps], paid: Mapping[str, Any], weights: Weights
     ) -> dict[str, Any]:
-        asked = listed([questions] if isinstance(questions, str) and names_sets(questions) else questions)
+        is_text = isinstance(questions, str) and names_sets(questions)
+        asked = listed([questions] if is_text else questions)
+        if len(asked) == 1 and not is_text:  # of one text alone, the server takes the tables as the questions
+            self._planner.refuse_sets(asked[0])
         each = [question_fields(one) for one in asked]
         dialects = {one.get("dialect") for one in each if "sql" in one}
         if len(dialects) > 1:  # one dialect is for all texts of a request, so each text names its own
