@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from numbers import Rational
 from typing import Any, Final, final
@@ -283,13 +283,17 @@ def plain_list(given: Any) -> Any:
     return [plain(each) for each in given] if getattr(given.dtype, "kind", "") in "mM" else given.tolist()
 
 
+_PLENTY: Final = Context(prec=40)
+"""A decimal context with more digits than a float prints; the caller's may have fewer."""
+
+
 def percent(share: float) -> str:
     """A share in per cent, with all of its printed digits: 0.95 is 95, and 0.9999999999 is not 100.
 
     >>> percent(0.95), percent(0.9999999999999999)
     ('95', '99.99999999999999')
     """
-    return f"{(Decimal(repr(float(share))) * 100).normalize():f}"
+    return f"{_PLENTY.normalize(_PLENTY.scaleb(Decimal(repr(float(share))), 2)):f}"
 
 
 def onto_simplex(values: Any, total: float = 1.0) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from deniable.curves import decimal_arithmetic
 from deniable.errors import MissingExtra, NotCertifiable
 
 if TYPE_CHECKING:
@@ -67,18 +68,20 @@ def percent_up(value: float) -> str:
     >>> percent_up(0.63261), percent_up(0.5000000000000006)
     ('63.27 %', '50 %')
     """
-    exact = Decimal(value) * (1 - FLOAT_NOISE) * 100
-    return f"{_plain(min(exact.quantize(Decimal('0.01'), ROUND_CEILING), Decimal(100)))} %"
+    with decimal_arithmetic.digits():
+        exact = Decimal(value) * (1 - FLOAT_NOISE) * 100
+        return f"{_plain(min(exact.quantize(Decimal('0.01'), ROUND_CEILING), Decimal(100)))} %"
 
 
 def _rounded(value: float | Decimal, digits: int, mode: str) -> str:
-    exact = Decimal(value)
-    if exact.is_infinite():
-        return "∞" if value > 0 else "-∞"
-    exact += abs(exact) * (-FLOAT_NOISE if mode == ROUND_CEILING else FLOAT_NOISE)
-    if exact == 0:
-        return "0"
-    return _plain(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), mode))
+    with decimal_arithmetic.digits():
+        exact = Decimal(value)
+        if exact.is_infinite():
+            return "∞" if value > 0 else "-∞"
+        exact += abs(exact) * (-FLOAT_NOISE if mode == ROUND_CEILING else FLOAT_NOISE)
+        if exact == 0:
+            return "0"
+        return _plain(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), mode))
 
 
 def _plain(number: Decimal) -> str:

@@ -109,8 +109,7 @@ def up(value: Decimal | Fraction) -> float:
     `SLACK`.
     """
     with digits():
-        bound = value if isinstance(value, Fraction) else value + abs(value) * SLACK
-    return least_float(bound)
+        return least_float(value if isinstance(value, Fraction) else value + abs(value) * SLACK)
 
 
 def down(value: Decimal | Fraction) -> float:

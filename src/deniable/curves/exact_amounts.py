@@ -101,6 +101,15 @@ def delta_units_of_limit(delta: Amount) -> int:
 
 def amount_of(units: int) -> Decimal:
     """An amount in units as an exact decimal number, without trailing zeros."""
+    return decimal_of(units, -DECIMALS)
+
+
+def decimal_of(whole: int, exponent: int) -> Decimal:
+    """whole × 10^exponent as an exact decimal number, without trailing zeros, in any decimal context of the caller.
+
+    >>> decimal_of(1500, -3), decimal_of(12, 2)
+    (Decimal('1.5'), Decimal('1200'))
+    """
     with digits(700):
-        amount = Decimal(units).scaleb(-DECIMALS).normalize()
-        return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
+        number = Decimal(whole).scaleb(exponent).normalize()
+        return number.quantize(Decimal(1)) if number == number.to_integral_value() else number

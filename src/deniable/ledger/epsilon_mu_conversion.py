@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from deniable.curves.decimal_arithmetic import dec, density, digits, gaussian_delta
+from deniable.curves.exact_amounts import decimal_of
 from deniable.curves.filters import UNIT
 from deniable.numbers import root_down, root_up
 
@@ -117,13 +118,13 @@ def _float_delta(mu: float, epsilon: float) -> float:
 
 def short_down(exact: Fraction) -> Decimal:
     """A number >= 0, rounded down to four digits."""
-    return _tidy(_short(_place(exact))) if exact else Decimal(0)
+    return _short(_place(exact)) if exact else Decimal(0)
 
 
 def short_up(exact: Fraction) -> Decimal:
     """A number >= 0, rounded up to four digits."""
     below = short_down(exact)
-    return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
+    return below if Fraction(below) == exact else _short(_place(exact) + 1)
 
 
 _BANDS: Final = 4096
@@ -152,7 +153,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)
     if _in_band(mu2_units, delta_units, guess):
         _last_place[delta_units] = guess
-        return _tidy(_short(guess))
+        return _short(guess)
 
     def costs_more(place: int) -> bool:
         return _fits(mu2_units + 1, Fraction(_short(place)), delta)
@@ -165,7 +166,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
         _last_place.clear()
     seen = (delta_units, place) in _bands and place >= _WHOLE
     _bands[delta_units, place] = (_price(place, delta_units), _price(place + 1, delta_units)) if seen else None
-    return _tidy(_short(place))
+    return _short(place)
 
 
 def _price(place: int, delta_units: int) -> int:
@@ -179,8 +180,8 @@ def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
     delta = delta_units * UNIT
     if _fits(mu2_units, Fraction(0), delta):
         return Decimal(0)
-    return _tidy(
-        _short(1 + _last(lambda place: not _fits(mu2_units, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
+    return _short(
+        1 + _last(lambda place: not _fits(mu2_units, Fraction(_short(place)), delta), _guess(mu2_units, delta))
     )
 
 
@@ -192,7 +193,7 @@ def _guess(mu2_units: int, delta: Fraction) -> int:
 def _short(place: int) -> Decimal:
     """The number with four digits at a place in their order: 0 is 1.000, 1 is 1.001, 9000 is 10.00, -1 is 0.9999."""
     power, step = divmod(place, 9000)
-    return Decimal(1000 + step).scaleb(power - 3)
+    return decimal_of(1000 + step, power - 3)
 
 
 def _place(exact: Fraction) -> int:
@@ -205,8 +206,3 @@ def _place(exact: Fraction) -> int:
         if four >= 1000:
             return 9000 * power + four - 1000
         power -= 1
-
-
-def _tidy(value: Decimal) -> Decimal:
-    value = value.normalize()
-    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable import arguments
 from deniable.arguments import NumberRange
+from deniable.curves.exact_amounts import decimal_of
 from deniable.curves.filters import amount_of
 from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.ledger import epsilon_mu_conversion
@@ -137,7 +138,7 @@ class Renewal:
 
     def _chance(self, cost: Cost) -> Decimal:
         tenths = min(1000, math.ceil(500 * (1 + Fraction(self.budget.curve(cost).advantage()))))
-        return Decimal(tenths) / 10
+        return decimal_of(tenths, -1)
 
     def __str__(self) -> str:
         return self.statement()

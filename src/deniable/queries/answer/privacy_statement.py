@@ -385,9 +385,11 @@ def _with_powers(number: str) -> str:
 
 def power(number: float) -> str:
     """A δ: 1e-6 as 10⁻⁶."""
-    exact = Decimal(f"{number:.12g}").normalize()
-    digits, exponent = exact.as_tuple().digits, exact.adjusted()
+    with digits():
+        exact = Decimal(f"{number:.12g}").normalize()
+        exponent = exact.adjusted()
+        first = exact.scaleb(-exponent)
     if number == 0 or exponent > -4:
         return f"{number:g}"
-    mantissa = "" if digits == (1,) else f"{exact.scaleb(-exponent).normalize()} × "
+    mantissa = "" if first == 1 else f"{first} × "
     return f"{mantissa}10{str(exponent).translate(_POWERS)}"

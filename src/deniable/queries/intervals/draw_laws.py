@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from deniable.curves.decimal_arithmetic import digits
 from deniable.ledger.currency import Shape
 from deniable.mechanisms import noise_quantiles
 
@@ -214,8 +215,7 @@ def _laplace(scales: tuple[float, ...], confidence: float) -> float:
         return -scales[0] * math.log(missed)
     # With two or three scales only a few of a float's sixteen digits cancel.
     number, exp, log = (float, math.exp, math.log) if len(scales) <= 3 else (Decimal, Decimal.exp, Decimal.ln)
-    with localcontext() as context:
-        context.prec = 24 + 4 * len(scales)
+    with digits(24 + 4 * len(scales)):
         return float(_newton(number, exp, log, scales, missed))
 
 

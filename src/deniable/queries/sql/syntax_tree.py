@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final
 
 from deniable.errors import MissingExtra
@@ -134,8 +133,10 @@ def decimal(node: exp.Expression) -> float | None:
 
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_CONTEXT: Final = Context(prec=28)
+"""Not the context of the caller: hashes of questions depend on these constants."""
 _EXACT: Final[dict[type[exp.Expression], Callable[[Decimal, Decimal], Decimal]]] = {
-    exp.Add: operator.add,
-    exp.Sub: operator.sub,
-    exp.Mul: operator.mul,
+    exp.Add: _CONTEXT.add,
+    exp.Sub: _CONTEXT.subtract,
+    exp.Mul: _CONTEXT.multiply,
 }
