@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from deniable import arguments
 from deniable.arguments import COUNT, INNER_PROBABILITY, NOT_NEGATIVE, POSITIVE, PROBABILITY, NumberRange, at_least
 from deniable.curves import curve_arguments, decimal_arithmetic
+from deniable.curves.exact_amounts import exact_amount
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import rational_parameters
 from deniable.numbers import down, up
@@ -165,6 +168,38 @@ def test_a_boolean_is_true_or_false_and_nothing_else() -> None:
         with pytest.raises(InvalidParameter) as caught:
             arguments.boolean("tied", given)
         assert _asked(caught.value, "tied", given, "must be True or False")
+
+
+def test_a_number_whose_exact_value_is_unknown_is_refused_and_was_rounded_to_the_nearest_float() -> None:
+    """mpmath's 0.3 with 40 digits was read as the float below it, whatever side was asked for."""
+    with mpmath.workdps(40):
+        long, short, huge = mpmath.mpf("0.3"), mpmath.mpf("0.25"), mpmath.mpf("1e400")
+    checks: tuple[Callable[[Any], object], ...] = (
+        lambda x: arguments.rational("x", x),
+        lambda x: arguments.real("x", x, overflow_rule="too large"),
+        lambda x: arguments.real("x", x, rounded=down, overflow_rule="too large"),
+        lambda x: exact_amount("x", x),
+        lambda x: rational_parameters.at_most("x", x),
+    )
+    for check in checks:
+        assert check(short) == Fraction(1, 4)
+        for given in (long, huge):
+            with pytest.raises(InvalidParameter) as caught:
+                check(given)
+            assert caught.value.asked is given
+
+
+def test_a_duration_is_not_an_amount() -> None:
+    """It was a TypeError of `int`."""
+    for given in NOT_NUMBERS:
+        if not isinstance(given, str):
+            with worded(InvalidParameter, parameter="epsilon"):
+                exact_amount("epsilon", given)
+
+
+def test_an_int_beyond_all_floats_breaks_the_rule_of_a_range_without_end() -> None:
+    with worded(InvalidParameter, parameter="x"):
+        arguments.python_float("x", 10**400, NumberRange("must be positive", above=0, below=math.inf))
 
 
 def test_the_textbook_takes_what_a_float_can_hold() -> None:

@@ -82,7 +82,11 @@ def at_least(least: int) -> NumberRange:
     return NumberRange(f"must be at least {least}", least=least)
 
 
-def _is_number(value: Any, kind: type | UnionType) -> bool:
+_PLAINER: Final = "only its nearest float is known: give a Fraction or a float"
+
+
+def is_number(value: Any, kind: type | UnionType) -> bool:
+    """Whether a value is a number of this kind; a bool and a duration of NumPy are not."""
     if isinstance(value, bool) or not isinstance(value, kind):
         return False
     return getattr(getattr(value, "dtype", None), "kind", "") != "m"  # numpy.timedelta64
@@ -101,10 +105,12 @@ def rational(
     >>> rational("scale", 0.5, POSITIVE)
     Fraction(1, 2)
     """
-    if not _is_number(value, kind):
+    if not is_number(value, kind):
         raise InvalidParameter(name, value, type_rule)
     try:
         exact = numbers.rational(value)
+    except TypeError:
+        raise InvalidParameter(name, value, type_rule, _PLAINER) from None
     except (OverflowError, ValueError):
         raise InvalidParameter(name, value, finite_rule) from None
     for each in ranges:
@@ -118,12 +124,14 @@ def real(name: str, value: Any, *ranges: NumberRange, rounded: Rounding = number
     A number that a float cannot store is rounded up, because most arguments are costs. Pass `rounded=down` for widths
     of noise, and for limits that must not be exceeded. `overflow_rule` is the rule for a number beyond all floats.
     """
-    if not _is_number(value, Real):
+    if not is_number(value, Real):
         raise InvalidParameter(name, value, "must be a real number")
     try:
         # NumPy's longdouble is not a float, and has more digits and larger exponents.
         longer = isinstance(value, Rational) or (not isinstance(value, float) and abs(value) < math.inf)
         result = rounded(numbers.rational(value)) if longer else float(value)
+    except TypeError:
+        raise InvalidParameter(name, value, "must be a real number", _PLAINER) from None
     except OverflowError:
         raise InvalidParameter(name, value, overflow_rule) from None
     if math.isnan(result):
@@ -139,7 +147,7 @@ def whole(name: str, value: Any, *ranges: NumberRange, type_rule: str = "must be
     >>> whole("bins", 3, at_least(2))
     3
     """
-    if not _is_number(value, Integral):
+    if not is_number(value, Integral):
         # From 2⁵³ on every float is a whole number, and may be a rounded one: do not suggest its digits.
         close = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         helps = close and all(int(value) in each for each in ranges)
@@ -161,7 +169,10 @@ def python_float(name: str, value: Any, within: NumberRange) -> float:
     """An int or float in a range, as a float. Any other value breaks the rule of the range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value not in within:
         raise InvalidParameter(name, value, within.rule, within.remedy)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidParameter(name, value, within.rule, within.remedy) from None
 
 
 def boolean(name: str, value: Any) -> bool:

@@ -56,14 +56,19 @@ LARGEST_SINGLE_SQUARE: Final = 2**16
 def rational(given: Any) -> Fraction:
     """The exact value of a finite number of any type, as a Fraction. (NumPy's longdouble has more digits than a float.)
 
-    Raises ValueError or OverflowError if it is not finite.
+    Raises ValueError or OverflowError if it is not finite, and TypeError if its exact value is not known: a number of
+    another library with more digits than a float (mpmath, sympy) does not tell it.
     """
     if type(given) is Fraction:
         return given
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
-    exact = given if hasattr(given, "as_integer_ratio") else float(given)
-    return Fraction(*exact.as_integer_ratio())
+    if hasattr(given, "as_integer_ratio"):
+        return Fraction(*given.as_integer_ratio())
+    nearest = float(given)
+    if math.isfinite(nearest) and nearest != given:
+        raise TypeError("only the nearest float of this number is known")
+    return Fraction(*nearest.as_integer_ratio())
 
 
 @final

@@ -13,6 +13,7 @@ import pytest
 from deniable import curves
 from deniable.curves.adaptive_budgets import UNIT, EpsilonDeltaFilter, PersonalAccounts
 from deniable.errors import BudgetExceeded, InvalidParameter
+from deniable.numbers import up
 from tests.wording import worded
 
 SIZES = (0.2, 0.5)
@@ -147,7 +148,7 @@ def test_a_limit_can_be_spent_to_the_last_unit(limit: float) -> None:
     admitted, accounts = PersonalAccounts(people=1, rho=limit).charge(rho=[limit])
     assert admitted.all()
     assert not accounts.charge(rho=[1e-300])[0].any()
-    assert accounts.curve == curves.zcdp(rho=limit)
+    assert accounts.curve == curves.zcdp(rho=up(Fraction(str(limit))))
 
 
 def test_decimals_add_up_to_the_limit_exactly() -> None:
@@ -157,6 +158,14 @@ def test_decimals_add_up_to_the_limit_exactly() -> None:
         admitted, accounts = accounts.charge(rho=[0.1, 0.1 + 2e-12])
     assert admitted.tolist() == [True, False]
     assert not accounts.charge(rho=[1e-12, 0.1])[0].any()
+
+
+def test_the_promise_of_accounts_is_not_below_their_limit() -> None:
+    """A limit of 0.6 is six tenths, and the float 0.6 is less."""
+    for limit in (0.6, 0.1, 0.3, 0.7, 1 / 3, 999.999999999):
+        accounts = PersonalAccounts(people=1, rho=limit)
+        [(atom, _)] = accounts.curve.factors
+        assert Fraction(accounts.limit, UNIT) <= Fraction(atom.rho)  # type: ignore[attr-defined]
 
 
 def test_costs_between_two_units_are_rounded_up() -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
@@ -38,7 +39,7 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve import Curve
 from deniable.curves.outward_rounding import Floats, Side, all_above, all_below, quietly
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
-from deniable.numbers import above, down, rational
+from deniable.numbers import above, down, rational, up
 
 __all__ = ["ORDERS", "EpsilonDeltaFilter", "PersonalAccounts"]
 
@@ -229,10 +230,10 @@ class PersonalAccounts:
 
     @property
     def curve(self) -> Curve:
-        """The promise for one person added or removed: ρ-zCDP, where ρ is the limit."""
+        """The promise for one person added or removed: ρ-zCDP, where ρ is the limit, rounded up."""
         from deniable.curves.atoms.renyi_bounds import zcdp
 
-        return zcdp(rho=self.limit / UNIT)
+        return zcdp(rho=up(Fraction(self.limit, UNIT)))
 
     def __repr__(self) -> str:
         return f"PersonalAccounts(people={len(self.spent)}, rho={self.limit / UNIT:g})"

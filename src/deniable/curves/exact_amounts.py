@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational, Real
 from typing import Final
 
+from deniable import arguments
 from deniable.curves.decimal_arithmetic import digits
 from deniable.errors import InvalidParameter
 from deniable.numbers import rational
@@ -32,9 +34,10 @@ def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and b
     exact: Fraction | None = None
     if isinstance(value, str | Decimal):
         exact = _written(value)
-    elif isinstance(value, Real) and not isinstance(value, bool):
+    elif arguments.is_number(value, Real):
         longer = isinstance(value, Rational) or (math.isfinite(value) and float(value) != value)
-        exact = rational(value) if longer else _written(repr(float(value)))
+        with suppress(TypeError):  # a number whose exact value is not known
+            exact = rational(value) if longer else _written(repr(float(value)))
     if exact is None:
         raise InvalidParameter(name, value, "must be a finite number, or the text of a decimal number or a ratio")
     if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
