@@ -77,6 +77,14 @@ def test_a_number_is_in_a_range_if_its_exact_value_is(within: NumberRange) -> No
         assert _asked(caught.value, "x", number, within.rule), number
 
 
+def test_no_range_with_an_end_contains_nan() -> None:
+    for end in ("least", "most", "above", "below"):
+        within = NumberRange("must be a number", **{end: 0})
+        assert math.nan not in within
+        with worded(InvalidParameter, parameter="x"):
+            arguments.python_float("x", math.nan, within)
+
+
 def test_the_first_broken_range_is_blamed() -> None:
     narrow = NumberRange("must be at most 5", most=5, remedy="take five")
     for check in (arguments.rational, arguments.whole):
@@ -139,6 +147,7 @@ def test_a_float_is_on_the_side_that_was_asked_for() -> None:
         assert Fraction(low) <= exact <= Fraction(high)
         assert low == high or math.nextafter(low, math.inf) == high
         assert (low, high) == (down(exact), up(exact))
+        assert arguments.real("x", number, overflow_rule="is too large") == high, "most arguments are costs"
 
 
 def test_a_whole_number_in_floats_is_refused_with_the_number_to_write() -> None:
