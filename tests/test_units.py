@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -21,6 +22,7 @@ from deniable.errors import DeniableError, InvalidParameter
 from deniable.mechanisms import DiscreteGaussian, DiscreteLaplace
 from deniable.numbers import square, whole
 from deniable.units import Relation
+from tests.wording import worded
 
 UNITS = [
     Unit.row(),
@@ -285,3 +287,10 @@ def test_a_guarantee_refuses_what_it_cannot_mean(curve: object, unit: object, as
 
 def test_a_column_named_by_numpy_is_shown_as_text() -> None:
     assert repr(Unit.person(np.str_("id"), rows=3)) == "Unit.person('id', rows=3)"
+
+
+@pytest.mark.parametrize("made", [Sensitivity.count, Sensitivity.histogram, Sensitivity(l1=1).over])
+def test_a_sensitivity_takes_a_unit_and_nothing_else(made: Callable[[Any], Sensitivity]) -> None:
+    """Two of them ended in an AttributeError about a text."""
+    with worded(InvalidParameter, parameter="unit"):
+        made("patient_id")

@@ -265,7 +265,7 @@ class Sensitivity:
         >>> Sensitivity.count(Unit.row()) == Sensitivity.count(Unit.replaced_row()) == Sensitivity(l1=1, l2=1, linf=1)
         True
         """
-        rows = float(unit.rows)
+        rows = float(_checked_unit(unit).rows)
         return cls(l1=rows, l2=rows, linf=rows)
 
     @classmethod
@@ -280,9 +280,7 @@ class Sensitivity:
         >>> Sensitivity.histogram(Unit.replaced_row())
         Sensitivity(l1=2.0, l2=1.4142135623730951, linf=1.0)
         """
-        if not isinstance(unit, Unit):
-            raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
-        k = unit.rows
+        k = _checked_unit(unit).rows
         if unit.relation is Relation.ADD_REMOVE:
             return cls(l1=float(k), l2=float(k), linf=float(k))
         # u, v ≥ 0 leave and enter: ‖u−v‖₂² ≤ ‖u‖₂² + ‖v‖₂² ≤ 2k², because the inner product of u and v is not negative.
@@ -314,14 +312,21 @@ class Sensitivity:
         >>> Sensitivity(l2=0.5).over(Unit.person("patient_id", rows=20))
         Sensitivity(l2=10.0)
         """
+        changes = _checked_unit(unit).row_changes
         l1, l2, linf = (
-            None if value is None else _product_up(value, unit.row_changes) for value in (self.l1, self.l2, self.linf)
+            None if value is None else _product_up(value, changes) for value in (self.l1, self.l2, self.linf)
         )
         return Sensitivity(l1=l1, l2=l2, linf=linf)
 
     def __repr__(self) -> str:
         known = [f"{name}={getattr(self, name)!r}" for name in ("l1", "l2", "linf") if getattr(self, name) is not None]
         return f"Sensitivity({', '.join(known)})"
+
+
+def _checked_unit(unit: object) -> Unit:
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.person(column, rows=)")
+    return unit
 
 
 @final

@@ -418,3 +418,9 @@ def test_a_name_given_twice_in_json_is_told_plainly() -> None:
         read_schema(text)
     assert "'visits' is given twice; keep one of them" in str(told.value)
     assert "JSON" not in str(told.value)
+
+
+def test_a_misspelt_kind_is_answered_with_the_nearest_one() -> None:
+    record = {"version": 1, "tables": {"t": {"neighbours": "replace", "columns": {"age": {"kind": "intger"}}}}}
+    with worded(UnreadableRecord):
+        read_schema(record)

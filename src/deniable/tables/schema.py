@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
+from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, nearest
 from deniable.tables.kinds import BOUNDED, Domain, Kind, declared, end_of
 from deniable.units import Relation, Unit
 
@@ -351,7 +351,10 @@ def _domain(where: str, facts: object) -> Domain:
     try:
         kind = Kind(facts.get("kind"))
     except ValueError:
-        raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
+        kinds = [each.value for each in Kind]
+        near = nearest(str(facts.get("kind")), kinds)
+        hint = "" if near is None else f"; did you mean {near}?"
+        raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(kinds)}{hint}") from None
     if kind not in BOUNDED and ("low" in facts or "high" in facts):
         raise UnreadableRecord(f"{where}: must not have low and high, which are for numbers, dates and timestamps")
     if kind is Kind.BOOLEAN:

@@ -237,8 +237,8 @@ def asked(
     Raises `QuestionRefused` with a rule and an example if the question cannot be answered privately.
     """
     if not measures:
-        example = f"SELECT COUNT(*) FROM {_first(relation)}"
-        raise QuestionRefused("aggregate", "a question must ask for at least one aggregate", example)
+        remedy = f"write SELECT COUNT(*) FROM {_first(relation)}, or .agg(n=count()) of a dataframe"
+        raise QuestionRefused("aggregate", "a question must ask for at least one aggregate", remedy)
     if len(measures) > MOST_MEASURES:
         raise QuestionRefused(
             "too_deep", f"a question must have at most {MOST_MEASURES} aggregates", "ask in several questions"
