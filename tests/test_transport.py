@@ -24,7 +24,7 @@ from tests.wording import worded
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_comes_back_as_it_went_in(error: Any) -> None:
-    back = _error(json.loads(problem_of(error).body()), 400)
+    back = _error(json.loads(problem_of(error).body()), 400, {})
     assert type(back) is type(error)
     assert str(back) == str(error)
 

@@ -136,7 +136,7 @@ class Wire:
             else:
                 wait = response.headers.get("Retry-After", "")
                 if last or response.status_code not in {429, 503} or not wait.isdigit():
-                    return _read(response)
+                    return _read(response, body or {})
                 pause = min(10.0, float(wait))
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
@@ -154,7 +154,7 @@ def _unwritable(body: Mapping[str, Any]) -> InvalidParameter:
     return InvalidParameter("request", NOTHING, "must be text and numbers that JSON can write")
 
 
-def _read(response: Any) -> Any:
+def _read(response: Any, sent: Mapping[str, Any]) -> Any:
     try:
         record = response.json()
     except ValueError:
@@ -163,7 +163,7 @@ def _read(response: Any) -> Any:
         raise UnreadableRecord("that address did not answer like a deniable server")
     if response.is_success:
         return record
-    raise _error(record, response.status_code)
+    raise _error(record, response.status_code, sent)
 
 
 def _place(told: object) -> tuple[int, int] | None:
@@ -174,8 +174,11 @@ def _place(told: object) -> tuple[int, int] | None:
     return None
 
 
-def _error(problem: dict[str, Any], status: int) -> DeniableError:
-    """The error that a local session would have raised; ServerRefused for problems that only a server has."""
+def _error(problem: dict[str, Any], status: int, sent: Mapping[str, Any]) -> DeniableError:
+    """The error that a local session would have raised; ServerRefused for problems that only a server has.
+
+    A server never repeats a value of a request. An error about a number of `sent`, the request, shows that number.
+    """
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
     facts = {name: str(problem.get(name, "")) for name in _ERROR_FIELDS}
     if code == "refused" and problem.get("refusal") in REFUSALS:
@@ -185,7 +188,9 @@ def _error(problem: dict[str, Any], status: int) -> DeniableError:
         return BudgetExceeded(facts["asked"], facts["left"], facts["remedy"], account=facts["account"])
     if code == "invalid":
         named = facts["parameter"] or "request"
-        return InvalidParameter(named, NOTHING, facts["rule"] or detail, facts["remedy"])
+        asked = sent.get(named)
+        shown = asked if isinstance(asked, int | float) else NOTHING
+        return InvalidParameter(named, shown, facts["rule"] or detail, facts["remedy"])
     if code == "run_failed" and problem.get("failure") in ENGINE_FAILURES:
         return EngineFailed(problem["failure"], "what was charged stays charged")
     if code == "ledger_unavailable":

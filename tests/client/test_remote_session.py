@@ -248,7 +248,9 @@ def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
 def test_what_is_wrong_is_said_in_plain_words(session: RemoteSession) -> None:
     for cost, words in (
         ({"epsilon": "one"}, "epsilon='one': must be a finite number, or the text of a decimal number or a ratio"),
-        ({"epsilon": -1}, "epsilon: must be more than 0"),
+        ({"epsilon": -1}, "epsilon=-1: must be more than 0"),
+        ({"epsilon": float("inf")}, "epsilon=inf: must be a finite number"),
+        ({"epsilon": True}, "epsilon=True: must be a finite number"),
         (
             {"seed": 1, "epsilon": 1.0},
             "seed=1: is not an argument of sql(); the arguments are question, epsilon, mu, rho, share",

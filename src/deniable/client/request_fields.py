@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ def cost_of(**given: Any) -> dict[str, Any]:
 
 def sendable_number(name: str, given: Any) -> Any:
     """Numbers as JSON can write them. A number that no float stores is rounded down, so that no more is spent, and no
-    error is larger, than was asked for.
+    error is larger, than was asked for. Raises InvalidParameter, as a local session does, for what is not a finite
+    number.
     """
     if isinstance(given, Mapping):
         return {column: sendable_number(name, each) for column, each in given.items()}
@@ -41,7 +43,9 @@ def sendable_number(name: str, given: Any) -> Any:
     if isinstance(given, list | tuple):
         return [sendable_number(name, each) for each in given]
     given = plain(given)
-    if given is None or isinstance(given, int | float):
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    if isinstance(given, float) and math.isfinite(given):
         return given
     from deniable.curves.exact_amounts import exact_amount
 

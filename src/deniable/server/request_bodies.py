@@ -25,6 +25,8 @@ _DEEPEST = 150
 """The deepest nesting of JSON objects and lists."""
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
+Sql = Annotated[str, Field(max_length=1_000_000, strict=True)]
+"""A question as text. An empty one passes, because the session refuses it in better words, with an example."""
 
 
 def _whole(value: object) -> object:
@@ -82,7 +84,7 @@ Dialect = Literal["duckdb", "postgres", "bigquery", "snowflake", "spark"]
 class _Asked(Spending):
     """A question: in SQL of a `dialect` (by default DuckDB's), or as the steps of a dataframe."""
 
-    sql: Text | None = None
+    sql: Sql | None = None
     frame: Steps | None = None
     dialect: Dialect | None = None
 
@@ -136,7 +138,7 @@ class Batch(Spending):
     """
 
     dataset: Name
-    questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
+    questions: Annotated[list[Sql | Steps], Field(min_length=1, max_length=100)]
     dialect: Dialect | None = None
     # a batch takes a list, of one entry for each question, where a question takes an error and a number of rows
     within: Positive | dict[str, Near] | Annotated[list[_Target], Field(max_length=100)] | None = None  # type: ignore[assignment]

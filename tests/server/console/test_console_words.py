@@ -24,7 +24,7 @@ def test_a_name_that_cannot_be_is_told_in_words_and_by_no_pattern(world: World, 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"sql": ""}, "sql: must not be empty"), ({"amount": "0,1"}, "must be a positive number, such as 0.1")],
+    [({"sql": ""}, "a question must be one SELECT"), ({"amount": "0,1"}, "must be a positive number, such as 0.1")],
 )
 def test_a_question_that_cannot_be_sent_says_what_is_missing(world: World, change: dict[str, str], words: str) -> None:
     shown = Browser(world, "ana").post("/console/data/visits/ask", **{**FORM, **change})

@@ -186,11 +186,11 @@ def test_a_refusal_says_where_in_the_text_and_what_would_be_answered(world: Worl
         "ana", "POST", "/v1/questions:price", {"dataset": "visits", "sql": told["instead"], "epsilon": 1.0}
     )
     assert again.status_code == 200
-    error = transport._error(told, 422)
+    error = transport._error(told, 422, {})
     assert isinstance(error, QuestionRefused)
     assert (error.place, error.instead, error.code) == ((start, end), told["instead"], told["refusal"])
     for odd in (None, [], [3], [4, 2], ["a", "b"], {"start": 1}, "12", [1, 2, 3]):
-        assert transport._error({**told, "place": odd}, 422).place is None  # type: ignore[attr-defined]
+        assert transport._error({**told, "place": odd}, 422, {}).place is None  # type: ignore[attr-defined]
     page = Browser(world, "ana").post("/console/data/visits/ask", sql=text, way="epsilon", amount="1")
     assert "aeg" in page.text
     assert "WHERE age &gt; 3" in page.text

@@ -221,7 +221,7 @@ def test_a_delta_that_means_nothing_is_refused(delta: str, world: World) -> None
         ({"dataset": "visits", "sql": WARDS}, 422, "invalid"),
         ({"dataset": "visits", "sql": WARDS, "epsilon": 1, "mu": 1}, 422, "invalid"),
         ({"dataset": "visits", "sql": WARDS, "epsilon": 1, "seed": 7}, 422, "invalid"),
-        ({"dataset": "visits", "sql": "", "epsilon": 1}, 422, "invalid"),
+        ({"dataset": "visits", "sql": "", "epsilon": 1}, 422, "refused"),
         ({"dataset": "visits", "sql": "SELECT * FROM visits", "epsilon": 1}, 422, "refused"),
         ({"dataset": "visits", "sql": "SELECT COUNT(*) FROM visits; DROP TABLE visits", "epsilon": 1}, 422, "refused"),
         ({"dataset": "visits", "sql": WARDS, "epsilon": 5000}, 402, "budget_exceeded"),
