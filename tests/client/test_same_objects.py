@@ -483,6 +483,38 @@ def test_an_error_names_the_same_argument(served: tuple[World, str], local: Sess
                     call(s)
 
 
+@pytest.mark.parametrize("fresh", ["no", "", 0, 1, None])
+def test_a_wish_to_ask_again_is_true_or_false(local: Session, remote: RemoteSession, fresh: Any) -> None:
+    """The text "no" counted as True, and the question was charged a second time."""
+    for s in (local, remote):
+        s.sql(WARDS, epsilon=0.1)
+        before = s.spent
+        for ask in (s.sql, s.ask):
+            with worded(InvalidParameter, parameter="fresh"):
+                ask(WARDS, epsilon=0.1, fresh=fresh)
+        assert s.spent == before
+
+
+def test_an_empty_question_is_refused_alike(local: Session, remote: RemoteSession) -> None:
+    """A server called it an empty `sql`, which is not an argument of the session."""
+    for question in ("", "  "):
+        for s in (local, remote):
+            for ask in (s.sql, s.price):
+                with pytest.raises(QuestionRefused, match="one SELECT"):
+                    ask(question, epsilon=0.1)
+            with pytest.raises(QuestionRefused, match="one SELECT"):
+                s.batch([WARDS, question], epsilon=0.1)
+
+
+def test_an_error_shows_the_number_that_was_asked(local: Session, remote: RemoteSession) -> None:
+    """A server repeats no value of a request, so its errors did not say what had been asked."""
+    for wrong in ({"epsilon": -1.5}, {"epsilon": 0.1, "confidence": 95}, {"share": 2}, {"epsilon": 10**7}):
+        for s in (local, remote):
+            with pytest.raises(InvalidParameter) as found:
+                s.price(WARDS, **wrong)
+            assert found.value.asked == wrong[found.value.parameter]
+
+
 def test_a_dashboard_is_planned_by_the_description_of_the_tables(local: Session, remote: RemoteSession) -> None:
     here, there = (plan_dashboard(s, [WARDS, SEXES], within=[20, 90], refreshes=5, by="age") for s in (local, remote))
     assert here == there

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, final, overload
 from urllib.parse import quote
 
+from deniable.arguments import boolean
 from deniable.client import remote_plans
 from deniable.client.remote_answers import RemoteAnswer, RemoteBounds, RemoteGrouped
 from deniable.client.remote_plans import RemotePlanner, tables_of
@@ -24,7 +25,7 @@ from deniable.client.request_fields import (
     sendable_weights,
     synthesis_fields,
 )
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
 from deniable.ledger.entries import checked_path_name
 from deniable.queries.answer.grouping_sets import names_sets
@@ -188,7 +189,8 @@ class RemoteSession:
         """
         require_known(self.refine, amounts, unknown)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
-            raise InvalidParameter("answer", NOTHING, "must be an answer of this session", "get one with ask(...)")
+            shown = NOTHING if isinstance(answer, RemoteAnswer) else type_of(answer)
+            raise InvalidParameter("answer", shown, "must be an answer of this session", "get one with ask(...)")
         if answer.receipt.dummy:
             rule = "is from dummy rows, and refining it would spend on the real data"
             raise InvalidParameter("answer", NOTHING, rule, "ask the question with ask(...) first")
@@ -541,7 +543,7 @@ class RemoteSession:
         }
 
     def _fresh(self, question: str | Steps, paid: Mapping[str, Any], fresh: bool) -> dict[str, Any]:
-        return {**self._body(question, paid), **({"fresh": True} if fresh else {})}
+        return {**self._body(question, paid), **({"fresh": True} if boolean("fresh", fresh) else {})}
 
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
         return {"dataset": self.dataset, **question_fields(question), **paid}

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from deniable import arguments
 from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, type_of
 from deniable.ledger import State
 from deniable.queries.answer import batch_answers, rollups
@@ -55,7 +56,8 @@ def answered(
     payer: str | None,
     fresh: bool = False,
 ) -> Answer:
-    """See `Session.ask`."""
+    """See `Session.ask`. Raises InvalidParameter unless `fresh` is a bool: any non-empty text would count as True."""
+    arguments.boolean("fresh", fresh)
     first = isinstance(question, str) and question not in session._plans
     made = session._planned(question)
     # The rest of the budget is read only if the cost depends on it; whether the cost fits is checked by the charge.
@@ -118,7 +120,7 @@ def _asked_again(
 def check_answer(answer: object) -> None:
     """Raise InvalidParameter unless this is an `Answer`."""
     if not isinstance(answer, Answer):
-        raise InvalidParameter("answer", type_of(answer), "must be an Answer of this session")
+        raise InvalidParameter("answer", type_of(answer), "must be an answer of this session", "get one with ask(...)")
 
 
 def refined(
