@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from sqlglot import exp, parse_one
+from sqlglot.errors import ParseError
 
 from deniable.errors import REFUSALS, QuestionRefused
 from deniable.queries.plan.refusals import EXAMPLE, RULES, VISITS
+from deniable.queries.sql import aggregate_functions, asked_aggregates, function_names, scalar_expressions
 from deniable.queries.sql.sql_reader import _in_own_words, parse
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
@@ -111,3 +116,35 @@ def test_the_rewrite_of_a_rule_works(name: str) -> None:
 
 def test_every_code_is_of_the_closed_list() -> None:
     assert {rule.code for rule in RULES.values()} <= set(REFUSALS)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("SELECT COUTN(*) FROM visits", "did you mean COUNT?"),
+        ("SELECT MEAN(age) FROM visits", "did you mean AVG?"),
+        ("SELECT COUNT(*) FROM visits WHERE LENGHT(ward) = 1", "did you mean LENGTH?"),
+        ("SELECT FOO(age) FROM visits", "for example: SELECT COUNT(*) FROM visits WHERE age % 2 = 0"),
+        ("SELECT AVG(*) FROM visits", "name one in AVG(...)"),
+        ("SELECT QUANTILE(age) FROM visits", "write QUANTILE(..., 0.9)"),
+    ],
+)
+def test_a_function_that_is_nearly_right_is_named(text: str, remedy: str) -> None:
+    """COUTN was answered with an example about ages, AVG(*) with "rows cannot be listed", and a quantile without its
+    fraction with an example about wards.
+    """
+    with worded(QuestionRefused) as refused:
+        parse(text, EXAMPLE)
+    assert refused.value.rewrite == remedy
+
+
+@pytest.mark.parametrize("name", function_names.USUAL)
+def test_every_function_that_is_suggested_is_supported(name: str) -> None:
+    aggregates = {*aggregate_functions._PLAIN, *aggregate_functions._QUANTILES, *asked_aggregates._ASKED}
+    scalars = {*scalar_expressions._UNARY, *scalar_expressions._BINARY, *scalar_expressions._SEVERAL}
+    known = {exp.Count, exp.CountIf, *aggregates, *scalars, *scalar_expressions._READERS} - {exp.Anonymous}
+    read = set()
+    for arguments in ("a", "a, b", "'day', a, b", "YEAR FROM a"):
+        with suppress(ParseError):
+            read.add(type(parse_one(f"SELECT {name}({arguments})", dialect="duckdb").selects[0]))
+    assert read & known

@@ -30,7 +30,6 @@ from deniable.queries.plan.answer_notes import (
     wrapped,
 )
 from deniable.queries.plan.answer_size import cells
-from deniable.queries.plan.estimators import Averaged, Varied
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
 from deniable.queries.plan.ranked_estimators import Ranked, rank_error
@@ -496,7 +495,7 @@ def least_fitting(fitting: Callable[[int], Fitted | None], within: object) -> Fi
 def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
     """(a measure, the target of its error, the number of rows in a group for which the error is stated)."""
     pair = plain_list(given)
-    ranked, averaged = isinstance(recipe, Ranked | Picked), isinstance(recipe, Averaged | Varied)
+    ranked, averaged = isinstance(recipe, Ranked | Picked), recipe.depends_on_rows and recipe.has_error
     if recipe.depends_on_rows and not ranked and not averaged:
         rule, remedy = "has an error that depends on the data", "give an epsilon instead, and look at the price"
         raise InvalidParameter("within", recipe.name, rule, remedy)
@@ -507,9 +506,9 @@ def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
             raise InvalidParameter("within", recipe.name, rule, remedy)
         return recipe.name, _near(given), TYPICAL_ROWS
     if not averaged:
-        rule = (
-            "has an error that does not depend on the rows in a group (for a quantile, the error of its rank, in rows)"
-        )
+        rule = "has an error that does not depend on the rows in a group"
+        if ranked:
+            rule = "has an error of its rank, in rows, that does not depend on the rows in a group"
         raise InvalidParameter("within", recipe.name, rule, "give one number")
     if len(pair) != 2:
         raise InvalidParameter("within", recipe.name, "must be a number, or a number and the rows of a group")

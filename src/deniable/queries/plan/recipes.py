@@ -136,6 +136,11 @@ class Recipe(ABC):
         return None
 
     @property
+    def has_error(self) -> bool:
+        """Whether `error` gives a number: then `within` can ask for one."""
+        return type(self).error is not Recipe.error
+
+    @property
     def depends_on_rows(self) -> bool:
         """Whether `error` changes with the number of rows."""
         return True

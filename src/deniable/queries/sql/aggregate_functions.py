@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, final
 
+from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.sql.function_names import sql_name
@@ -66,6 +67,9 @@ def aggregate(node: exp.Expression, rows: RelationExpressions) -> Aggregate:
         return _bounded(node, rows)
     if isinstance(node, exp.Count):
         return _count(node, rows)
+    if isinstance(node.args.get("this"), exp.Star):
+        name = sql_name(node)
+        raise QuestionRefused("aggregate", f"{name} needs a column: only COUNT counts rows", f"name one in {name}(...)")
     if isinstance(node, exp.ApproxDistinct):  # exact before the noise, which makes it approximate anyway
         only(node, "this")
         return _distinct(unwrapped(node.this), rows)
@@ -82,7 +86,8 @@ def aggregate(node: exp.Expression, rows: RelationExpressions) -> Aggregate:
         only(node, "this", _QUANTILES[kind])
         fraction = node.args.get(_QUANTILES[kind])
         if fraction is None:
-            refuse("constant", what="the fraction of a quantile")
+            rule = f"{sql_name(node)} needs the fraction of rows that are below it"
+            raise QuestionRefused("constant", rule, f"write {sql_name(node)}(..., 0.9)")
         return Aggregate("quantile", aggregated(node.this, rows), {"q": _fraction(fraction)})
     _refuse(node)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -20,6 +21,25 @@ except ImportError:
 
 _WRITTEN: Final = "written"
 _WORD: Final = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
+
+USUAL: Final = (
+    "ABS", "AVG", "CEIL", "COALESCE", "CONCAT", "CORR", "COUNT", "COUNT_IF", "COVAR_POP", "COVAR_SAMP", "DATE_DIFF",
+    "DATE_TRUNC", "DAY", "EXP", "EXTRACT", "FLOOR", "GREATEST", "HOUR", "LEAST", "LENGTH", "LN", "LOWER", "MAX",
+    "MEDIAN", "MIN", "MINUTE", "MONTH", "NULLIF", "POWER", "QUANTILE", "QUARTER", "REPLACE", "ROUND", "SQRT", "STDDEV",
+    "STDDEV_POP", "STDDEV_SAMP", "STRFTIME", "SUBSTRING", "SUM", "TRIM", "UPPER", "VARIANCE", "VAR_POP", "VAR_SAMP",
+    "YEAR",
+)  # fmt: skip
+"""Functions that a question may call, as suggestions for a name that is not known."""
+_OTHER_WORDS: Final = {"AVERAGE": "AVG", "MEAN": "AVG", "STD": "STDDEV", "STDEV": "STDDEV"}
+
+
+def nearest_function(name: str) -> str | None:
+    """The function that a name most likely stands for: its usual word in SQL, or one that is spelt almost the same.
+
+    >>> nearest_function("COUTN"), nearest_function("MEAN"), nearest_function("FOO")
+    ('COUNT', 'AVG', None)
+    """
+    return _OTHER_WORDS.get(name) or next(iter(get_close_matches(name, USUAL, n=1, cutoff=0.78)), None)
 
 
 def sql_name(node: exp.Expression) -> str:

@@ -17,7 +17,7 @@ from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations import operator_meanings
 from deniable.queries.sql import date_expressions
-from deniable.queries.sql.function_names import sql_name
+from deniable.queries.sql.function_names import nearest_function, sql_name
 from deniable.queries.sql.syntax_tree import conjoined, decimal, exp, number, only, unwrapped
 from deniable.queries.sql.time_zones import local_time
 from deniable.tables.expressions import Call, Expression, Literal, call, case
@@ -427,6 +427,8 @@ class _Scalars:
     @_reads(exp.Anonymous)
     def _anonymous(self, node: exp.Anonymous) -> Expression:
         if str(node.this).lower() not in {"date_part", "datepart"} or len(node.expressions) != 2:
+            if (near := nearest_function(sql_name(node))) is not None:
+                raise QuestionRefused("function", f"{sql_name(node)} is not supported", f"did you mean {near}?")
             refuse("function", what=sql_name(node))
         word = self.read(node.expressions[0])
         if not isinstance(word, Literal) or not isinstance(word.value, str):
