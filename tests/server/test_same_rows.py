@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import blake2b
 from math import log
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from deniable.server.datasets import row_profiles
 from deniable.server.datasets.data_marks import marks_of
-from deniable.server.datasets.row_profiles import CHANCE, SURELY, Profile, Profiling
+from deniable.server.datasets.row_profiles import CHANCE, SURELY, Profile, ProfileHistory, Profiling
 from deniable.server.roles import Role
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
@@ -177,6 +178,24 @@ def profile(table: pd.DataFrame) -> Profile:
     for row in table.astype(str).itertuples(index=False):
         made.add(row, blake2b("\0".join(sorted(row)).encode(), digest_size=16).digest())
     return Profile.read(made.profile().text)
+
+
+@pytest.mark.slow
+def test_the_profiles_of_all_versions_are_kept_and_those_of_nearly_equal_versions_once() -> None:
+    def version(first: int, last: int) -> Profile:
+        return profile(pd.DataFrame({"n": range(first, last), "m": [each % 97 for each in range(first, last)]}))
+
+    many = [version(0, 2000 + 10 * night) for night in range(60)]  # half a percent more each night
+    history = ProfileHistory.read(many[0].text)  # as it was stored before there were histories
+    for each in many[1:]:
+        history = ProfileHistory.read(history.with_newer(each).text)
+    assert sum(bool(each.groups) for each in history.profiles) <= 5  # log(1.3) / log(8/7), the first and the last
+    assert {each.whole for each in history.profiles} == {each.whole for each in many}
+    turned = history.with_newer(version(50_000, 50_200)).with_newer(version(60_000, 60_200))
+    for each in many:
+        copy = replace(each, whole=None)  # with one cell changed
+        assert any(copy.is_same(known) for known in turned.profiles)
+    assert turned.with_newer(Profile(0)) is turned
 
 
 @pytest.mark.slow

@@ -385,3 +385,37 @@ def test_people_of_an_earlier_version_are_known(tmp_path: Path) -> None:
         year(there, "again", seed=3)
         assert add(there, "again", budget=BUDGET).json()["code"] == "same_people"
     there.curator.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("itself", None), ("without ids", "ledger_mismatch"), ("other ids", "same_people"), ("public", "invalid")],
+)
+def test_rows_of_an_earlier_version_are_known(how: str, said: str | None, tmp_path: Path) -> None:
+    """A version replaced the profile of the rows: the rows of earlier versions had a new budget, under other ids."""
+    random = Random(1)
+    first = extract(1).assign(cost=[random.randrange(10**6) for _ in range(1000)])
+    noted = first.drop(columns="patient").assign(note=[random.random() for _ in range(1000)])
+    ids = random.sample(range(10**6, 10**7), 1000)
+    again = {"itself": first, "other ids": first.assign(patient=ids).sample(frac=1, random_state=1)}.get(how, noted)
+    there = made(tmp_path)
+    with there.client:
+        first.to_csv(there.folder / "patients.csv", index=False)
+        schema = f"{ONE_YEAR}      cost: {{kind: integer, low: 0, high: 1000000}}\n".replace("COLUMN", "patient")
+        body = {"name": "patients", "sources": {"patients": "patients.csv"}, "budget": BUDGET}
+        body["schema"] = schema.replace("TABLE", "patients")
+        assert there.call("olga", "POST", "/v1/datasets", body).status_code == 201
+        for number in range(3):
+            few = first.head(7).assign(cost=range(7 * number, 7 * number + 7))
+            few.to_csv(there.folder / f"few{number}.csv", index=False)
+            assert version(there, "patients", f"few{number}", f"v{number}").status_code == 201
+        again.to_csv(there.folder / "again.csv", index=False)
+        if "patient" not in again:
+            words = "public: true" if how == "public" else "neighbours: add/remove"
+            schema = schema.replace("person: patient\n    rows: 1", words)
+        body |= {"name": "again", "sources": {"again": "again.csv"}, "schema": schema.replace("TABLE", "again")}
+        told = there.call("olga", "POST", "/v1/datasets", body).json()
+        assert told.get("code") == said, told
+        assert said is not None or told["linked"]
+    there.curator.close()

@@ -20,6 +20,7 @@ from deniable.server.datasets import kinship
 from deniable.server.datasets.data_marks import FORM, Marks, Sketch, marks_of, sketch_of
 from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.registration_steps import settle
+from deniable.server.datasets.row_profiles import ProfileHistory
 from deniable.server.datasets.source_folders import allowed
 from deniable.server.operations.server_identity import claim
 from deniable.server.problems import Problem
@@ -78,10 +79,15 @@ class DatasetVersions:
             )
             opened = curator.datasets.opened(record)  # this declares the version in the ledger
             curator.datasets.witness.note(record.family, opened.session.ledger)
-            profiles = {table: each.profile.text for table, each in marks.items() if each.profile.tells}
             known = set().union(*(each.all for each in marks.values()))
-            before = curator.catalogue.guards.sketches()
-            ids = {  # of all versions: the people of earlier ones have spent from this budget
+            # Ids and rows of all versions: the people of earlier ones have spent from this budget.
+            before, rows = curator.catalogue.guards.sketches(), curator.catalogue.guards.profiles()
+            histories = {
+                table: ProfileHistory.read(rows.get((dataset, table), "")).with_newer(each.profile)
+                for table, each in marks.items()
+            }
+            profiles = {table: each.text for table, each in histories.items() if each.profiles}
+            ids = {
                 table: each.with_earlier(Sketch.read(before.get((dataset, table), ""))).text
                 for table, each in sketches.items()
             }

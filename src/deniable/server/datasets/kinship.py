@@ -27,7 +27,7 @@ from deniable.ledger.renewal import read_budget
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person
 from deniable.server.datasets.data_marks import FORM, KNOWN, Marks, Sketch, digest, id_columns, marks_of, sketch_of
 from deniable.server.datasets.open_datasets import Datasets, new_budget_of, tables_of, unit_of
-from deniable.server.datasets.row_profiles import Profile
+from deniable.server.datasets.row_profiles import Profile, ProfileHistory
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
 from deniable.tables.schema import Table
@@ -267,8 +267,15 @@ def _with_profiles(
 ) -> set[str]:
     """The datasets with a profile that passes `test(new, old)` for one of the new profiles."""
     new = [each.profile for each in marks.values() if each.profile.tells]
-    olds = ((dataset, Profile.read(text)) for (dataset, _), text in catalogue.guards.profiles().items() if new)
+    olds = _profiles(catalogue) if new else []
     return {dataset for dataset, old in olds if any(test(each, old) for each in new)}
+
+
+def _profiles(catalogue: Catalogue) -> Iterator[tuple[str, Profile]]:
+    """The stored profiles of all versions of all tables, each with the name of its dataset."""
+    for (dataset, _), text in catalogue.guards.profiles().items():
+        for each in ProfileHistory.read(text).profiles:
+            yield dataset, each
 
 
 def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> set[str]:
@@ -317,9 +324,9 @@ def check_version(catalogue: Catalogue, person: Person, old: DatasetRecord, know
 
 
 def _resembled(catalogue: Catalogue, old: DatasetRecord) -> set[str]:
-    """The datasets that the earlier versions of `old` resemble in ids, or the current version in rows."""
+    """The datasets that the earlier versions of `old` resemble in ids or rows."""
     sketches = [(name, Sketch.read(text)) for (name, _), text in catalogue.guards.sketches().items()]
-    profiles = [(name, Profile.read(text)) for (name, _), text in catalogue.guards.profiles().items()]
+    profiles = list(_profiles(catalogue))
     ids = [each for name, each in sketches if name == old.name]
     rows = [each for name, each in profiles if name == old.name]
     found = {name for name, other in sketches if any(each.share_stored(other) >= KNOWN for each in ids)}

@@ -29,13 +29,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from heapq import nsmallest
 from itertools import combinations
 from math import exp, fsum, inf, isinf, lgamma, log, pi
-from typing import Final, final
+from typing import Any, Final, final
 from zlib import crc32
 
 from deniable.server.datasets.exact_copies import Whole, Wholes
@@ -65,6 +65,9 @@ _UNIQUE: Final = 0.98
 _ONCE: Final = 1 + 1 / 16
 """The largest mean count of rows that identify people."""
 
+_NEAR: Final = 7 / 8
+"""The least share of common rows of two versions of which one profile is kept."""
+
 _NARROW: Final = (0.0, 0.1, 0.4)
 """The values of τ: for the same rows; for rows with some missing; for rows with many changed."""
 
@@ -89,6 +92,11 @@ class Group:
         first = nsmallest(_KEPT, counts)
         return cls(kind, {each: counts[each] for each in first}, first[-1])
 
+    @property
+    def is_of_single_rows(self) -> bool:
+        """Whether each cell occurs about once."""
+        return sum(self.cells.values()) <= _ONCE * len(self.cells)
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -110,19 +118,42 @@ class Profile:
     @property
     def text(self) -> str:
         """The profile as JSON."""
+        return json.dumps(self.record, separators=(",", ":"))
+
+    @property
+    def record(self) -> list[Any]:
+        """The profile as plain values, which `of_record` reads."""
         groups = [[each.kind, None if isinf(each.reach) else each.reach, *each.cells.items()] for each in self.groups]
         wholes = [] if self.whole is None else [["all", self.whole.evidence, self.whole.digest]]
-        return json.dumps([self.rows, self.has_ids, *groups, *wholes], separators=(",", ":"))
+        return [self.rows, self.has_ids, *groups, *wholes]
 
     @classmethod
     def read(cls, text: str) -> Profile:
         """The profile from its JSON."""
-        rows, has_ids, *groups = json.loads(text)
+        return cls.of_record(json.loads(text))
+
+    @classmethod
+    def of_record(cls, record: Sequence[Any]) -> Profile:
+        """The profile that has this `record`."""
+        rows, has_ids, *groups = record
         found = tuple(
             Group(kind, dict(cells), inf if reach is None else reach) for kind, reach, *cells in groups if kind != "all"
         )
         wholes = [Whole(rest[0], evidence) for kind, evidence, *rest in groups if kind == "all"]
         return cls(rows, found, has_ids, wholes[0] if wholes else None)
+
+    def is_near(self, other: Profile) -> bool:
+        """Whether nearly the same rows make up both tables: a copy of one is recognised by the other.
+
+        Only where rows occur about once each: otherwise unrelated tables have the same rows in other numbers.
+        """
+        wholes = [group for each in (self, other) for group in each.groups if group.kind == "whole"]
+        if len(wholes) < 2 or self.has_ids != other.has_ids or not all(each.is_of_single_rows for each in wholes):
+            return False
+        reach = min(each.reach for each in wholes)
+        mine, theirs = ({rank for rank in each.cells if rank <= reach} for each in wholes)
+        least, most = sorted((self.rows, other.rows))
+        return len(mine & theirs) >= _NEAR * max(len(mine), len(theirs)) and least >= _NEAR * most
 
     def is_alike(self, other: Profile) -> bool:
         """Whether both have so much in common that the owner must be asked: level `CHANCE`."""
@@ -147,7 +178,7 @@ class Profile:
         Rows that occur repeatedly prove nothing: people of two studies may have the same weeks and few results.
         """
         wholes = [group for each in (self, other) for group in each.groups if group.kind == "whole"]
-        if len(wholes) < 2 or any(sum(each.cells.values()) > _ONCE * len(each.cells) for each in wholes):
+        if len(wholes) < 2 or not all(each.is_of_single_rows for each in wholes):
             return False
         reach = min(each.reach for each in wholes)
         mine, theirs = ({rank for rank in each.cells if rank <= reach} for each in wholes)
@@ -202,6 +233,42 @@ def _ratio(a: int, b: int, share: float, narrow: float) -> float:
 
 def _binomial(b: int, s: int, share: float) -> float:
     return lgamma(s + 1) - lgamma(b + 1) - lgamma(s - b + 1) + b * log(share) + (s - b) * log(1 - share)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ProfileHistory:
+    """The profiles of all versions of a table, newest first: people of an earlier version have spent from its budget.
+
+    Each version has its own profile, or has nearly the same rows as a version that has one, and keeps its `whole` only.
+    So a table that grows by a few rows every night has few profiles.
+    """
+
+    profiles: tuple[Profile, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The profiles as JSON."""
+        return json.dumps([each.record for each in self.profiles], separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> ProfileHistory:
+        """The profiles from their JSON, or from that of a single profile; none for an empty text."""
+        found = json.loads(text or "[]")
+        several = found if not found or isinstance(found[0], list) else [found]
+        return cls(tuple(map(Profile.of_record, several)))
+
+    def with_newer(self, new: Profile) -> ProfileHistory:
+        """The profiles of one more version."""
+        if not new.tells or new in self.profiles:
+            return self
+        if not self.profiles:
+            return ProfileHistory((new,))
+        newest, *before = self.profiles
+        kept = next((each for each in before if each.groups), None)
+        if kept is not None and newest.is_near(kept):
+            newest = replace(newest, groups=())
+        return ProfileHistory((new, *(each for each in (newest, *before) if each.tells)))
 
 
 # -- counting ----------------------------------------------------------------------------------------------------------
