@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import deniable as dn
 from deniable.errors import EngineFailed
@@ -174,6 +176,40 @@ def test_a_changed_file_is_not_believed(damage: str, tmp_path: Path, reads: list
     assert told(source, about(), kept) == first
     assert told(source, about(), kept) == first
     assert reads == ["all", "all"]
+
+
+def ghash(key: bytes, content: bytes) -> int:
+    """Section 6.4 of NIST SP 800-38D: Σ block · H^i in GF(2^128), then the lengths; with E_K(nonce), as in a tag."""
+    encrypt = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    subkey, mask = (int.from_bytes(encrypt.update(each)) for each in (bytes(16), bytes(15) + b"\1"))
+    found = 0
+    padded = content + bytes(-len(content) % 16) + (8 * len(content)).to_bytes(8) + bytes(8)
+    for at in range(0, len(padded), 16):
+        left, right, found = found ^ int.from_bytes(padded[at : at + 16]), subkey, 0
+        for bit in range(127, -1, -1):
+            found ^= right * (left >> bit & 1)
+            right = right >> 1 ^ (0xE1 << 120) * (right & 1)
+    return found ^ mask
+
+
+@pytest.mark.parametrize("block", [7, 16, 1 << 20])
+def test_contents_are_hashed_by_ghash_and_no_such_hash_is_stored(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_tables, "_BLOCK", block)
+    source, kept = tmp_path / "t.parquet", tmp_path / "kept"
+    write(source, drawn(5, 1))
+    told(source, about(), kept)
+    place = kept_tables.kept_table(kept, source, about(), "t", SECRET, "1")
+    assert place is not None
+    key = hmac.digest(SECRET, b"kept tables, content: ", "sha256")
+    content = random.Random(block).randbytes(50)
+    for length in (0, 1, 15, 16, 17, 50):
+        (tmp_path / "part").write_bytes(content[:length])
+        assert place._hashed(tmp_path / "part") == f"{ghash(key, content[:length]):032x}"
+    [seal], [rows] = kept.glob("*.json"), kept.glob("*.duckdb")
+    for each in (source, rows):
+        assert place._hashed(each) not in seal.read_text()
 
 
 def test_a_source_of_the_same_size_and_time_with_other_content_is_noticed(tmp_path: Path, reads: list[str]) -> None:
