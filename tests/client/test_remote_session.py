@@ -23,6 +23,7 @@ from deniable.errors import (
     ServerRefused,
     UnreadableRecord,
 )
+from deniable.queries import plan_dashboard
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.release import Released
@@ -39,6 +40,18 @@ def session(served: tuple[World, str]) -> Iterator[RemoteSession]:
     there, url = served
     with dn.connect(url, token=there.tokens["ana"]) as remote:
         yield remote
+
+
+def test_a_dashboard_is_planned_from_the_public_schema(session: RemoteSession) -> None:
+    questions = [WARDS, "SELECT COUNT(DISTINCT patient_id) AS n FROM visits"]
+    wanted: dict[str, Any] = {"within": 50, "refreshes": 30}
+    before = str(session.remaining)
+    with opened() as here:
+        assert (
+            plan_dashboard(session, questions, **wanted).to_dict()
+            == plan_dashboard(here, questions, **wanted).to_dict()
+        )
+    assert str(session.remaining) == before
 
 
 def test_an_answer_has_the_faces_of_a_local_one(session: RemoteSession) -> None:

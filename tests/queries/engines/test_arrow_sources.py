@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from deniable.errors import InvalidParameter
 from deniable.queries import DatabaseTable
 from tests.mariadb import MariaDB, mariadb  # noqa: F401  # a fixture
 from tests.postgres import Postgres, postgres  # noqa: F401  # a fixture
+from tests.wording import worded
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import dataset, parquet  # noqa: E402
@@ -191,6 +193,21 @@ def test_the_current_rows_of_a_delta_table(tmp_path: Path) -> None:
     assert total(deltalake.DeltaTable(place, version=0)) == 10
     with pytest.raises(InvalidParameter, match="is a table of Delta Lake"):
         total(place)
+
+
+@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])
+def test_a_delta_table_with_features_that_its_reader_lacks_is_refused(feature: str, tmp_path: Path) -> None:
+    """By the protocol of the log; a reader that does not know them would read erased rows, or other columns."""
+    deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip install deltalake")
+    place = tmp_path / "visits"
+    deltalake.write_deltalake(str(place), pa.table(ROWS))
+    [log] = (place / "_delta_log").glob("*.json")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    about = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [feature], "writerFeatures": [feature]}
+    lines = [{"protocol": about} if "protocol" in each else each for each in lines]
+    log.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    with worded(InvalidParameter, parameter="source"):
+        total(deltalake.DeltaTable(str(place)))
 
 
 def test_the_current_rows_of_an_iceberg_table(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from deniable.errors import EngineFailed, InvalidParameter, MissingExtra
+from deniable.errors import NOTHING, EngineFailed, InvalidParameter, MissingExtra
 from deniable.queries.engines.engine import DatabaseTable
 from deniable.queries.engines.mysql_tables import ADDRESSES, mysql_stream, mysql_types
 
@@ -52,7 +52,7 @@ def as_arrow(source: object) -> object:
     """A table of another system as an Arrow dataset or a stream; any other source is returned unchanged."""
     home, kind = type(source).__module__.partition(".")[0], type(source).__name__
     if home == "deltalake" and kind == "DeltaTable":
-        return source.to_pyarrow_dataset()  # type: ignore[attr-defined] # known by its name, so that it is not imported
+        return _delta(source)
     if home == "pyiceberg" and hasattr(source, "scan"):
         return source.scan().to_arrow_batch_reader()
     if isinstance(source, DatabaseTable) and _is_mysql(source):
@@ -60,6 +60,18 @@ def as_arrow(source: object) -> object:
     if isinstance(source, DatabaseTable) and is_on_server(source):
         return _postgres(source)
     return source
+
+
+def _delta(source: Any) -> object:
+    """The current rows of a table of Delta Lake."""
+    from deltalake.exceptions import DeltaProtocolError
+
+    try:
+        return source.to_pyarrow_dataset()
+    except DeltaProtocolError:  # of deletion vectors, for example: without them, deleted rows would be read
+        pass
+    rule = "is a Delta table with features that the installed deltalake cannot read"
+    raise InvalidParameter("source", NOTHING, rule, "read it with Spark, or write its current rows to Parquet")
 
 
 def is_on_server(source: DatabaseTable) -> bool:
