@@ -21,7 +21,7 @@ from deniable.queries.answer.shared_measurements import Measurement, mark_of
 from deniable.queries.answer.timed_runs import attempted, finished
 from deniable.queries.data_versions import DataVersions, is_declared, recalled
 from deniable.queries.plan.answer_notes import Tables
-from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
+from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
 from deniable.queries.sql.named_dialects import in_dialect
@@ -530,7 +530,7 @@ class Session:
             read = Released.from_bytes(entry.answer, made)
         except UnreadableRecord:  # written by an older version: the question must be asked again
             return None
-        return read if read.paired == bool(pairs(made, self.budget)) else None
+        return read if read.has_noise_of(made, self.budget) else None
 
     def _is_enough(self, made: NoisePlan, entry: Entry, price: Price) -> bool:
         read = self._read(made, entry)

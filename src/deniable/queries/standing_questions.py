@@ -46,6 +46,7 @@ from deniable.queries.answer.receipt import STANDING
 from deniable.queries.answer.release import Released
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.data_versions import DataVersions
+from deniable.queries.plan.noise_planner import one_by_one
 from deniable.queries.plan.pricing import Price
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.queries.relations.relation_nodes import FilterRows, Project, RelationNode, Source, tables_read
@@ -470,7 +471,7 @@ def read_day(text: str, kind: Kind) -> Day:
 
 def _planned(session: Session, text: str, table: str) -> NoisePlan:
     """The plan of a standing question; QuestionRefused if a day cannot be a part of it."""
-    made = session._planned(text)
+    made = one_by_one(session._planned(text))  # days of sets that were declared earlier have noise of this plan
     if [*tables_read(made.question.relation)] != [table] or not _is_simple(made.question.relation):
         raise QuestionRefused(
             "join", "a standing question must filter and group the rows of one table", f"SELECT COUNT(*) FROM {table}"

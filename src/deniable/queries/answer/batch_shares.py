@@ -57,12 +57,12 @@ def shares(
 ) -> tuple[list[Fraction], list[Help]]:
     """(the share of the cost of each question, which questions improve which).
 
-    A share is proportional to the number of statistics times the weight. Questions about disjoint rows all have the
-    same share, which is charged once (`charges`). Questions with an index in `measured` are measured jointly elsewhere
-    and do not take part in helping.
+    A share is proportional to the number of statistics (those about different rows count as one) times the weight.
+    Questions about disjoint rows all have the same share, which is charged once (`charges`). Questions with an index in
+    `measured` are measured jointly elsewhere and do not take part in helping.
     """
     together = parallel(plans)
-    each = [len(plan.parts) * (weights[i] if weights else Fraction(1)) for i, plan in enumerate(plans)]
+    each = [len(plan.classes) * (weights[i] if weights else Fraction(1)) for i, plan in enumerate(plans)]
     most = {group: max(each[i] for i in group) for group in together}
     parts = [Fraction(0)] * len(plans)
     for group, weight in most.items():

@@ -54,7 +54,7 @@ from deniable.queries.intervals.draw_laws import fewest
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
 from deniable.queries.plan.noise_families import family_of
-from deniable.queries.plan.noise_planner import noise, pairs, unthresholded
+from deniable.queries.plan.noise_planner import noise, pairs, shares_rows, unthresholded
 from deniable.queries.plan.recipes import DrawnValue
 from deniable.queries.relations.exact_statistics import ExactSum
 from deniable.synth import residual_noise
@@ -127,6 +127,9 @@ class Released:
     """For each group, the shares of the draws in its number, if numbers were fitted to add up; otherwise empty."""
     paired: bool = False
     """Whether pairs of a sum and a count (`noise_planner.SumAndCount`) are stored as H·n + S and H·n - S."""
+    shared: bool = False
+    """Whether one share of its cost paid for several parts, because they are about different rows
+    (`exclusive_statistics`); answers that were written before that was so have more noise."""
     picked: bool = False
     """Whether its only part holds the index of a drawn cell (`single_quantile`). Two such answers do not merge."""
     law: TableNoise | None = None
@@ -153,6 +156,10 @@ class Released:
         alike = [(each.cost.units, 1) for each in self.measured] == [(each.cost.units, each.cells) for each in draws]
         known = alike and self.law is None
         return tuple(each.mark for each in self.measured) if known else ("",) * len(draws)
+
+    def has_noise_of(self, plan: NoisePlan, budget: Budget) -> bool:
+        """Whether its parts have the noise that this plan gives them now; earlier versions gave some parts more."""
+        return self.paired == bool(pairs(plan, budget)) and self.shared == shares_rows(plan, budget)
 
     def deviation(self, plan: NoisePlan, budget: Budget, part: int) -> float:
         """The standard deviation of a part's noise, for a key that every draw released; of running totals the largest.
@@ -315,7 +322,16 @@ class Released:
             )
         draws = (*self.all_draws, *other.all_draws)
         return Released(
-            groups, tuple(parts), cost, precision, tuple(units), least, draws, paired=self.paired, measured=measured
+            groups,
+            tuple(parts),
+            cost,
+            precision,
+            tuple(units),
+            least,
+            draws,
+            paired=self.paired,
+            shared=self.shared,
+            measured=measured,
         )
 
     def with_law(self, plan: NoisePlan, budget: Budget) -> tuple[TableNoise, tuple[int, ...]]:
@@ -346,6 +362,8 @@ class Released:
         }
         if self.paired:
             record["paired"] = True
+        if self.shared:
+            record["shared"] = True
         if self.picked:
             record["picked"] = True
         if self.draws:
@@ -376,10 +394,10 @@ class Released:
         units = [int(each) for each in record["units"]]
         each = units if len(units) == len(groups) else units * len(groups)
         draws = tuple(Draw(Cost(int(u), int(d)), cells) for u, d, cells in record.get("draws", ()))
-        paired = bool(record.get("paired"))
+        paired, shared = bool(record.get("paired")), bool(record.get("shared"))
         found = cls(
-            groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired, picked=picked,
-            measured=from_list(record.get("measured", ())),
+            groups, parts, cost, precision, tuple(each), record.get("threshold"), draws, paired=paired, shared=shared,
+            picked=picked, measured=from_list(record.get("measured", ())),
         )  # fmt: skip
         if "law" in record:
             found = replace(found, law=TableNoise.from_dict(record["law"]), columns=tuple(record["columns"]))
@@ -468,7 +486,10 @@ def release(
         for index in range(len(plan.parts))
     )
     units = (cost.units,) * len(groups)
-    return Released(groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds), picked=plan.is_picked)
+    return Released(
+        groups, parts, cost, cost, units, made.threshold, paired=bool(made.seconds), shared=bool(made.beside),
+        picked=plan.is_picked,
+    )  # fmt: skip
 
 
 def release_jointly(

@@ -24,7 +24,7 @@ from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.answer_size import groups
 from deniable.queries.plan.canonical_form import Form, relation_form, statistic_form
-from deniable.queries.plan.noise_planner import plan_under
+from deniable.queries.plan.noise_planner import classes_of, plan_under
 from deniable.queries.plan.question import BOUNDS, Post, asked
 from deniable.tables.expressions import Column, columns_used
 
@@ -133,6 +133,7 @@ def rolled_up(
     assert coarse.collect.known is not None
     groups = coarse.collect.known
     same = [a.moves for a in fine.parts] == [b.moves for b in coarse.parts] and fine.pairs == coarse.pairs
+    same = same and classes_of(fine, budget) == classes_of(coarse, budget)
     draws: tuple[Draw, ...] = ()
     if same and len(set(released.units)) == 1 and (released.law is None or released.draws):
         draws = tuple(Draw(each.cost, each.cells * cells) for each in released.all_draws)

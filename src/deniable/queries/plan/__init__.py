@@ -13,6 +13,7 @@
     pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
     currency_advice                                     what a budget in the other currency would give
     disjointness                                        whether the parts of a union are disjoint, proved without data
+    exclusive_statistics         statistics of one question about different rows, for which one share of the cost pays
 
 A `Question` comes from `queries.sql` or `queries.frame`. `noise_planner.plan_under` turns it into a `NoisePlan`,
 `pricing` into a `Price`, and `noise_planner.noise` into the mechanisms for a cost, which `queries.answer.release` runs.

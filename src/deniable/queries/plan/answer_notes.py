@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.queries.plan.disjointness import empty, exclusive
+from deniable.queries.plan.disjointness import empty
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum, Reach
 from deniable.queries.relations.relation_nodes import tables_read
-from deniable.tables.expressions import Call, Literal, columns_used
+from deniable.tables.expressions import columns_used
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
     from deniable.queries.plan.noise_planner import NoisePlan
-    from deniable.queries.plan.question import Measure
-    from deniable.tables.expressions import Expression
     from deniable.tables.kinds import Domain
     from deniable.tables.schema import Table
 
@@ -87,36 +84,6 @@ def group_rows_note(plan: NoisePlan, budget: Budget) -> str:
         return ""
     bound = "with at most 1 row of each person in each group, OPTIONS (max_rows_per_group = 1),"
     return f"{bound} the noise is about {ratio:.2g} times as large; further rows are left out"
-
-
-def disjoint_note(plan: NoisePlan) -> str:
-    """A note on two counts or sums of rows that cannot be the same, which are paid for one by one; "" without them.
-
-    COUNT_IF(a) and COUNT_IF(NOT a) read different rows, so a person's rows are divided between them.
-    """
-    question = plan.question
-    found = ((each.name, _condition(each)) for each in question.measures)
-    halves = [(name, condition) for name, condition in found if condition is not None]
-    for (one, a), (two, b) in islice(combinations(halves, 2), _MOST_COMPARED):
-        if exclusive(a, b, question.relation):
-            how = "grouped by the condition, or each with WHERE in one batch, they cost together as much as one"
-            first, second = sorted((one, two))
-            return f"{first} and {second} are about different rows, and are paid for one by one; {how}"
-    return ""
-
-
-_MOST_COMPARED: Final = 100
-
-
-def _condition(measure: Measure) -> Expression | None:
-    """The condition of a count, sum or average of CASE WHEN condition THEN value [ELSE 0] END; None for others."""
-    made = measure.expression
-    if measure.function not in {"count", "sum", "avg"} or not isinstance(made, Call) or made.operator != "case":
-        return None
-    other = made.arguments[-1]
-    rest = {None, 0} if measure.function == "sum" else {None}
-    plain = len(made.arguments) == 3 and isinstance(other, Literal) and other.value in rest
-    return made.arguments[0] if plain else None
 
 
 def rows_note(plan: NoisePlan) -> str:

@@ -3,14 +3,14 @@
 A question is divided into parts. A part is one statistic, which several measures may share; it gets a share w_i of the
 cost. Under a Gaussian budget part i gets μ_i² = w_i·μ² and noise of σ_i = Δ_i/μ_i, so the whole is one Gaussian vector
 with Σμ_i² = μ². Under a pure budget ε_i = w_i·ε, and a sum that is averaged shares its part with its count
-(`SumAndCount`). If keys are not public, one part counts the people of each key; a key is published if its noisy count
-reaches a threshold, which costs a δ.
+(`SumAndCount`). Parts about different rows have one share together (`exclusive_statistics`). If keys are not public,
+one part counts the people of each key; a key is published if its noisy count reaches a threshold, which costs a δ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +29,7 @@ from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSum
 from deniable.queries.plan.canonical_form import Form, Forms, relation_form, statistic_form
 from deniable.queries.plan.dated_extremes import dated
 from deniable.queries.plan.estimators import recipe
+from deniable.queries.plan.exclusive_statistics import Class, classes
 from deniable.queries.plan.noise_families import FAMILIES, MARGIN, family_of
 from deniable.queries.plan.ranked_estimators import rank_error
 from deniable.queries.plan.recipes import Recipe
@@ -113,6 +114,10 @@ class NoisePlan:
     """The index of the part whose noisy count decides which keys are published; None if keys are public."""
     pairs: tuple[SumAndCount, ...] = ()
     """Sums and counts that a pure budget releases together; use the function `pairs`."""
+    classes: tuple[Class, ...] = ()
+    """The parts in classes about different rows; use the function `classes_of`."""
+    paired_classes: tuple[Class, ...] = ()
+    """The same with the two parts of each pair as one item."""
     totals: NoisePlan | None = None
     """If this plan draws a quantile as one cell: the plan by running totals, which earlier answers may have used."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -165,15 +170,18 @@ def plan(question: Question) -> NoisePlan:
             "group by fewer or coarser keys, or ask quantiles by themselves",
         )
     collect = Collect(relation, keys, known, tuple(found.values()))
-    moves = collect.moves(_neighbours(question))
-    share = Fraction(1, max(1, len(found)))
+    by = _neighbours(question)
+    alone = classes(collect, [(i,) for i in range(len(found))], by)
+    share = Fraction(1, max(1, len(alone)))
     parts = tuple(
-        PlannedPart(statistic, move, share) for statistic, move in zip(collect.statistics, moves, strict=True)
+        PlannedPart(statistic, move, share)
+        for statistic, move in zip(collect.statistics, collect.moves(by), strict=True)
     )
-    paired = _paired(collect, recipes, uses, people, _neighbours(question))
+    paired = _paired(collect, recipes, uses, people, by)
+    with_pairs = classes(collect, _items(len(found), paired), by) if paired else alone
     with_sums = {pair.count: (pair.total, pair.count) for pair in paired}
     uses = [with_sums.get(each[0], each) if len(each) == 1 else each for each in uses]
-    return NoisePlan(question, collect, parts, recipes, tuple(uses), people, paired)
+    return NoisePlan(question, collect, parts, recipes, tuple(uses), people, paired, alone, with_pairs)
 
 
 def plan_under(question: Question, budget: Budget) -> NoisePlan:
@@ -194,7 +202,7 @@ def plan_under(question: Question, budget: Budget) -> NoisePlan:
     collect = replace(totals.collect, statistics=(found.cells,))
     [moves] = collect.moves(_neighbours(question))
     part = PlannedPart(found.cells, moves, Fraction(1), found.q)
-    return NoisePlan(question, collect, (part,), (found,), ((0,),), None, totals=totals)
+    return NoisePlan(question, collect, (part,), (found,), ((0,),), None, classes=(((0,),),), totals=totals)
 
 
 @lru_cache(maxsize=256)
@@ -241,14 +249,40 @@ def pairs(plan: NoisePlan, budget: Budget) -> tuple[SumAndCount, ...]:
     return plan.pairs if family_of(budget).releases_pairs else ()
 
 
+def _items(parts: int, paired: Iterable[SumAndCount]) -> list[tuple[int, ...]]:
+    """The indices of the parts, with the two of each pair together."""
+    counts = {pair.count: pair for pair in paired}
+    totals = {pair.total: pair for pair in counts.values()}
+    found: list[tuple[int, ...]] = []
+    for i in range(parts):
+        if i not in counts:
+            found.append((i, totals[i].count) if i in totals else (i,))
+    return found
+
+
+def classes_of(plan: NoisePlan, budget: Budget) -> tuple[Class, ...]:
+    """The parts in classes, with the pairs that are released together under this budget. One share pays for a class."""
+    return plan.paired_classes if pairs(plan, budget) else plan.classes
+
+
+def shares_rows(plan: NoisePlan, budget: Budget) -> bool:
+    """Whether one share of the cost pays for several parts, because they are about different rows."""
+    return any(len(each) > 1 for each in classes_of(plan, budget))
+
+
+def one_by_one(plan: NoisePlan) -> NoisePlan:
+    """The same plan, in which every part has a share of its own, also if it is about different rows."""
+    parts = tuple(replace(part, weight=Fraction(1, len(plan.parts))) for part in plan.parts)
+    alone = tuple(((i,),) for i in range(len(parts)))
+    with_pairs = tuple((item,) for item in _items(len(parts), plan.pairs))
+    return replace(plan, parts=parts, classes=alone, paired_classes=with_pairs)
+
+
 def shares(plan: NoisePlan, budget: Budget) -> tuple[Fraction, ...]:
-    """The share of the cost of each part. The two parts of a pair each have the share that pays for both."""
-    paired = pairs(plan, budget)
-    return (
-        (Fraction(1, max(1, len(plan.parts) - len(paired))),) * len(plan.parts)
-        if paired
-        else tuple(part.weight for part in plan.parts)
-    )
+    """The share of the cost of each part: the same for all classes. The parts of a class each have the share that pays
+    for all of them.
+    """
+    return (Fraction(1, max(1, len(classes_of(plan, budget)))),) * len(plan.parts)
 
 
 def _neighbours(question: Question) -> Neighbours:
@@ -289,11 +323,13 @@ class Noise:
     """The noisy number of people that a key must reach to be published; None if keys are public."""
     seconds: frozenset[int] = frozenset()
     """The indices of the second part of each pair, which the mechanism of the first part already pays for."""
+    beside: frozenset[int] = frozenset()
+    """The indices of parts that the part of their class with the highest cost pays for."""
 
     @property
     def curve(self) -> Curve:
         """The privacy curve of the noise, without the δ of the threshold."""
-        first, *others = (each for i, each in enumerate(self.mechanisms) if i not in self.seconds)
+        first, *others = (each for i, each in enumerate(self.mechanisms) if i not in self.seconds | self.beside)
         curve = first.curve
         for mechanism in others:
             curve = curve * mechanism.curve
@@ -341,7 +377,7 @@ def noise(plan: NoisePlan, budget: Budget, cost: Cost) -> Noise:
     rows, each = (reach.touched, 1) if people else (reach.in_all, reach.in_one_group)
     counted: Any = made.mechanisms[plan.people]
     threshold = least_threshold(counted, rows=rows, each=each, delta=float_down(cost.delta_units * UNIT))
-    return Noise(made.mechanisms, made.shape, threshold, made.seconds)
+    return replace(made, threshold=threshold)
 
 
 def unthresholded(plan: NoisePlan, budget: Budget, units: int) -> Noise:
@@ -356,19 +392,25 @@ def _noise_of(plan: NoisePlan, budget: Budget, units: int) -> Noise:
         (part.statistic.width if part.is_ranked else None, part.q, together.get(i, part.moves), share)
         for i, (part, share) in enumerate(zip(plan.parts, shares(plan, budget), strict=True))
     )
-    return _unthresholded(parts, frozenset(pair.count for pair in paired), budget, units)
+    several = tuple(each for each in classes_of(plan, budget) if len(each) > 1)
+    return _unthresholded(parts, frozenset(pair.count for pair in paired), several, budget, units)
 
 
 @lru_cache(maxsize=1024)
 def _unthresholded(
     parts: tuple[tuple[int | None, Fraction | None, Moves, Fraction], ...],
     seconds: frozenset[int],
+    several: tuple[Class, ...],
     budget: Budget,
     units: int,
 ) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
     made = tuple(_mechanism(cells, q, moves, weight, budget.accounting, level) for cells, q, moves, weight in parts)
-    return Noise(made, budget.accounting.shape, None, seconds)
+    beside = set[int]()
+    for each in several:  # their noise is made for one level, but roundings differ
+        *others, _ = sorted((item[0] for item in each), key=lambda i: budget.price(made[i].curve).units)
+        beside.update(others)
+    return Noise(made, budget.accounting.shape, None, seconds, frozenset(beside))
 
 
 @lru_cache(maxsize=1024)

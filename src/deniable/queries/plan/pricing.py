@@ -7,7 +7,7 @@ of the budget; `Price` describes what these units buy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
@@ -22,7 +22,6 @@ from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.answer_notes import (
     budget_notes,
     cost_in_words,
-    disjoint_note,
     empty_note,
     group_rows_note,
     rest_in_words,
@@ -31,7 +30,7 @@ from deniable.queries.plan.answer_notes import (
 )
 from deniable.queries.plan.answer_size import cells
 from deniable.queries.plan.noise_families import family_of
-from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
+from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, classes_of, noise, pairs, shares
 from deniable.queries.plan.ranked_estimators import Ranked, rank_error
 from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.plan.single_quantile import Picked
@@ -123,7 +122,9 @@ class Price:
         return rank_errors(self.plan, self.budget, self.cost, self.confidence)
 
     def split(self) -> tuple[tuple[str, Fraction], ...]:
-        """The statistics that are paid for (AVG needs SUM and COUNT), each with its share of the cost."""
+        """The statistics that are paid for (AVG needs SUM and COUNT), each with its share of the cost. Statistics about
+        different rows have one share together.
+        """
         plan, paid = self.plan, shares(self.plan, self.budget)
         named = [(describe(part), share) for part, share in zip(plan.parts, paid, strict=True)]
         if plan.people is not None:
@@ -132,8 +133,8 @@ class Price:
         for pair in pairs(plan, self.budget):
             together = f"{named[pair.total][0]} with {named[pair.count][0]}"
             named[pair.total] = (together, named[pair.total][1])
-        seconds = {pair.count for pair in pairs(plan, self.budget)}
-        return tuple(each for i, each in enumerate(named) if i not in seconds)
+        beside = [[named[item[0]] for item in each] for each in classes_of(plan, self.budget)]
+        return tuple((_beside([name for name, _ in each]), each[0][1]) for each in beside)
 
     def to_dict(self) -> dict[str, Any]:
         """The price as a JSON-ready dict."""
@@ -177,7 +178,7 @@ class Price:
         other = self.other_currency()
         advice = () if other is None or not other.is_better else (str(other),)
         notes = (empty_note(self.plan), *budget_notes(self.budget), group_rows_note(self.plan, self.budget))
-        notes += (disjoint_note(self.plan), *advice)
+        notes += advice
         lines += [f"note     {note}" for note in notes if note]
         left = rest_in_words(self.left, self.budget)
         lines.append(
@@ -191,6 +192,11 @@ class Price:
         return "\n".join(self.lines())
 
     __repr__ = __str__
+
+
+def _beside(names: Sequence[str]) -> str:
+    """The statistics of one class."""
+    return f"{' and '.join(names)}, of different rows" if len(names) > 1 else names[0]
 
 
 def measured_columns(plan: NoisePlan) -> dict[str, str | None]:
