@@ -36,6 +36,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 SPARK = [
     "DATE_FORMAT(d, 'yyyy-MM')", "DATE_FORMAT(t, 'HH:mm')", "DATE_FORMAT(d, 'yyyy')", "WEEKDAY(d)", "TRUNC(d, 'MM')",
+    "DAYOFWEEK(d)", "EXTRACT(DAYOFWEEK FROM d)", "EXTRACT(DOW FROM t)", "DATE_TRUNC('WEEK', t)",
     "TRUNC(d, 'YEAR')", "TRUNC(d, 'QUARTER')", "TRUNC(d, 'WEEK')", "DATE_SUB(d, 30)", "DATE_ADD(d, 3)",
     "ADD_MONTHS(d, -3)", "LAST_DAY(d)", "a DIV b", "LN(b)", "LOG(b)", "LOG10(b)", "INSTR(c, '-')",
     "SUBSTRING_INDEX(c, '-', 1)", "DATEDIFF(DATE '2024-03-01', d)", "TIMESTAMPDIFF(HOUR, t, TIMESTAMP '2024-01-02 00:00:00')",
@@ -144,6 +145,29 @@ def test_what_cannot_be_run_here_is_the_same_question_as_in_duckdb(dialect: str,
     assert parse(in_dialect(theirs, dialect), EXAMPLE).hash == parse(mine, EXAMPLE).hash
 
 
+WEEK = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+
+
+@pytest.mark.parametrize("column", ["d", "t"])
+@pytest.mark.parametrize(
+    ("unit", "first"), [("WEEK", 6), ("ISOWEEK", 0), *((f"WEEK({day})", k) for k, day in enumerate(WEEK))]
+)
+def test_weeks_of_bigquery_begin_on_the_day_that_is_named(unit: str, first: int, column: str) -> None:
+    """Sunday if none is; compared with the calendar of Python."""
+    found = ours(f"{'DATE' if column == 'd' else 'TIMESTAMP'}_TRUNC({column}, {unit})", "bigquery")
+    for start, row in zip(found, ROWS, strict=True):
+        if row[column] is None:
+            assert start is None
+            continue
+        day = row["d"] if column == "d" else row["t"].date()
+        begins = day - dt.timedelta((day.weekday() - first) % 7)
+        assert start == (begins if column == "d" else dt.datetime.combine(begins, dt.time()))
+
+
+def test_days_of_a_week_of_bigquery_begin_with_1_for_sunday() -> None:
+    assert ours("EXTRACT(DAYOFWEEK FROM d)", "bigquery") == [5, 1, 4, 1, None]
+
+
 REFUSED = [
     ("postgres", "SELECT TO_CHAR(visited, 'YYYYQ') AS k, COUNT(*) FROM visits GROUP BY k"),  # Q was kept as a letter
     ("spark", "SELECT DATE_FORMAT(visited, 'EEEE') AS k, COUNT(*) FROM visits GROUP BY k"),
@@ -164,9 +188,7 @@ def test_what_has_no_equal_is_refused(dialect: str, text: str) -> None:
 
 
 def test_a_refusal_speaks_of_the_callers_text_in_its_dialect() -> None:
-    text = (
-        "SELECT ward, COUNT(*) AS n FROM `visits` WHERE EXTRACT(DAYOFWEEK FROM visited) = 1 AND age > 3 GROUP BY ward"
-    )
+    text = "SELECT ward, COUNT(*) AS n FROM `visits` WHERE EXTRACT(WEEK FROM visited) = 1 AND age > 3 GROUP BY ward"
     with pytest.raises(QuestionRefused) as caught:
         parse(in_dialect(text, "bigquery"), EXAMPLE)
     start, end = caught.value.place or (0, 0)

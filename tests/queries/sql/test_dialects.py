@@ -33,9 +33,9 @@ def test_a_text_in_another_dialect_is_the_same_question(dialect: str, theirs: st
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [
-        ("spark", "SELECT DAYOFWEEK(visited) AS d, COUNT(*) FROM visits GROUP BY 1"),
-        ("bigquery", "SELECT EXTRACT(DAYOFWEEK FROM visited) AS d, COUNT(*) FROM visits GROUP BY 1"),
-        ("bigquery", "SELECT DATE_TRUNC(visited, WEEK) AS d, COUNT(*) FROM visits GROUP BY 1"),
+        ("bigquery", "SELECT EXTRACT(WEEK FROM visited) AS d, COUNT(*) FROM visits GROUP BY 1"),
+        ("bigquery", "SELECT EXTRACT(WEEK(TUESDAY) FROM visited) AS d, COUNT(*) FROM visits GROUP BY 1"),
+        ("bigquery", "SELECT DATE_TRUNC(visited, WEEK(NODAY)) AS d, COUNT(*) FROM visits GROUP BY 1"),
         ("oracle", "SELECT COUNT(*) FROM visits"),
     ],
 )

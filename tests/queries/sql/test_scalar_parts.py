@@ -28,6 +28,7 @@ RIGHT = [
     f"SELECT (SELECT AVG(n) FROM {DAILY} AS d) / (SELECT COUNT(DISTINCT who) FROM t) AS stickiness",
     f"SELECT (SELECT MAX(n) FROM {DAILY} AS d WHERE day > 1) AS most, (SELECT AVG(x) FROM t WHERE day = 2) AS a, 3 AS b",
     f"SELECT 2 * (SELECT COUNT(*) FROM {DAILY} AS d) AS days",
+    "SELECT (SELECT COUNT(*) FROM t WHERE x > 0) / (SELECT COUNT(*) FROM t WHERE x > 0) AS one",  # refused: equal nodes
     "SELECT (SELECT COUNT(*) FROM t) - (SELECT SUM(s) FROM (SELECT day, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY day "
     "HAVING COUNT(*) > 100) AS d) AS rest",
     "SELECT (SELECT AVG(s) FROM (SELECT day, SUM(x) AS s FROM t WHERE day IS NOT NULL GROUP BY day) AS d) "

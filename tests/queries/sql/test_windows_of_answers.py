@@ -31,6 +31,11 @@ FORMS = [
     "SELECT age, ward, n FROM (SELECT age, ward, COUNT(*) AS n, ROW_NUMBER() OVER (PARTITION BY ward ORDER BY COUNT(*) DESC, age) AS k FROM visits GROUP BY age, ward) t WHERE k <= 2",
     "WITH t AS (SELECT age, ward, COUNT(*) AS n FROM visits GROUP BY 1, 2) SELECT * FROM (SELECT t.*, RANK() OVER (PARTITION BY ward ORDER BY n DESC) AS r FROM t) x WHERE r <= 3",
     "SELECT age, COUNT(*) AS n, SUM(COUNT(*)) OVER () AS s FROM visits GROUP BY age HAVING COUNT(*) > 15",
+    "SELECT age, COUNT(*) AS n, PERCENT_RANK() OVER (ORDER BY COUNT(*)) AS p, CUME_DIST() OVER (ORDER BY COUNT(*)) AS c FROM visits GROUP BY age",
+    "SELECT age, ward, COUNT(*) AS n, PERCENT_RANK() OVER (PARTITION BY age ORDER BY ward) AS p FROM visits GROUP BY age, ward HAVING COUNT(*) > 0",
+    *(f"SELECT age, COUNT(*) AS n, NTILE({tiles}) OVER (ORDER BY age) AS q FROM visits GROUP BY age" for tiles in (1, 2, 3, 5, 200)),
+    "SELECT age, RANK() OVER w AS r, SUM(COUNT(*)) OVER (w ROWS 3 PRECEDING) AS s FROM visits GROUP BY age WINDOW w AS (ORDER BY age)",
+    "SELECT age, ward, COUNT(*) AS n, SUM(COUNT(*)) OVER (v ORDER BY age) AS s FROM visits GROUP BY 1, 2 WINDOW w AS (PARTITION BY ward), v AS (w)",
 ]  # fmt: skip
 REFUSED = [
     "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits",
@@ -38,7 +43,10 @@ REFUSED = [
     "SELECT COUNT(*) FROM (SELECT age FROM visits QUALIFY ROW_NUMBER() OVER (ORDER BY age) < 5)",
     "SELECT ward, COUNT(*) FROM visits WHERE RANK() OVER (ORDER BY age) = 1 GROUP BY ward",
     "SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVING RANK() OVER (ORDER BY COUNT(*)) = 1",
-    "SELECT ward, NTILE(4) OVER (ORDER BY COUNT(*)) FROM visits GROUP BY ward",
+    "SELECT ward, NTILE(0) OVER (ORDER BY COUNT(*)) FROM visits GROUP BY ward",
+    "SELECT ward, NTH_VALUE(COUNT(*), 2) OVER (ORDER BY ward) FROM visits GROUP BY ward",
+    "SELECT ward, SUM(COUNT(*)) OVER (w ORDER BY ward) FROM visits GROUP BY ward WINDOW w AS (ORDER BY ward)",
+    "SELECT COUNT(*) FROM (SELECT NTILE(4) OVER (PARTITION BY patient_id ORDER BY age) AS q FROM visits) WHERE q = 1",
     "SELECT ward, RANK() OVER () AS r, COUNT(*) FROM visits GROUP BY ward",
     "SELECT ward, SUM(n) OVER (ORDER BY ward RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
     "SELECT AVG(k) FROM (SELECT patient_id, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS k FROM visits GROUP BY patient_id)",

@@ -257,6 +257,35 @@ RULES: Final = {
         "a window over rows must be partitioned by the person, in a sub-query; one over groups may read all groups",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
+    "window function": Rule(
+        "window",
+        "{what} is not supported as a window; choose from ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, "
+        "NTILE, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, SUM, AVG, MIN and MAX",
+        "SELECT ward, NTH_VALUE(COUNT(*), 2) OVER (ORDER BY ward) FROM visits GROUP BY ward",
+        "SELECT ward, FIRST_VALUE(COUNT(*)) OVER (ORDER BY ward) FROM visits GROUP BY ward",
+    ),
+    "window order": Rule(
+        "window", "{what} OVER (…) needs an ORDER BY in the brackets",
+        "SELECT ward, RANK() OVER () AS place, COUNT(*) AS n FROM visits GROUP BY ward",
+        "SELECT ward, RANK() OVER (ORDER BY COUNT(*) DESC) AS place, COUNT(*) AS n FROM visits GROUP BY ward",
+    ),
+    "window frame": Rule(
+        "window", "the frame of a window must count rows: ROWS BETWEEN … AND …, with whole numbers or UNBOUNDED",
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age RANGE BETWEEN 6 PRECEDING AND CURRENT ROW) FROM visits GROUP BY age",
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS BETWEEN 6 PRECEDING AND CURRENT ROW) FROM visits GROUP BY age",
+    ),
+    "window name": Rule(
+        "window", "there is no window {name} in the WINDOW clause, or it has the same parts as the window that names it",
+        "SELECT ward, RANK() OVER w AS place FROM visits GROUP BY ward",
+        "SELECT ward, RANK() OVER w AS place, COUNT(*) FROM visits GROUP BY ward WINDOW w AS (ORDER BY COUNT(*) DESC)",
+    ),
+    "window rows": Rule(
+        "window",
+        "a window must read all rows of the noisy answer: with a condition, a LIMIT or an aggregate around it, one of "
+        "them must be in a question of its own",
+        "SELECT age, SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age LIMIT 3) t",
+        "SELECT age, SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) t",
+    ),
     "qualify": Rule(
         "window", "QUALIFY needs a window; in a sub-query it needs a window over the rows of a person",
         "SELECT COUNT(*) FROM (SELECT age FROM visits QUALIFY age > 3)",

@@ -87,19 +87,38 @@ class WindowFunction(ABC):
 
 @final
 class RankFunction(WindowFunction):
-    """ROW_NUMBER, RANK and DENSE_RANK: whole numbers from the order alone."""
+    """ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK and CUME_DIST: numbers from the order alone."""
 
     takes_argument = False
 
-    def __init__(self, name: str, ranks: Callable[[Sequence[tuple[Any, ...]]], list[int]]) -> None:
+    def __init__(
+        self, name: str, ranks: Callable[[Sequence[tuple[Any, ...]]], Sequence[float]], kind: Kind = Kind.INTEGER
+    ) -> None:
         super().__init__(name)
-        self._ranks = ranks
+        self._ranks, self._kind = ranks, kind
+
+    def domain(self, argument: Domain | None) -> Domain:
+        return Domain(self._kind, None, None, False)
+
+    def values(self, part: OrderedPart) -> list[Any]:
+        return [*self._ranks(part.peers)]
+
+
+@final
+class TileFunction(WindowFunction):
+    """NTILE(n): the rows in n parts of nearly equal size, the larger ones first; n is the offset of the window."""
+
+    takes_argument = False
 
     def domain(self, argument: Domain | None) -> Domain:
         return Domain(Kind.INTEGER, None, None, False)
 
     def values(self, part: OrderedPart) -> list[Any]:
-        return self._ranks(part.peers)
+        size, more = divmod(len(part.given), max(1, part.offset))
+        in_larger = more * (size + 1)
+        return [
+            k // (size + 1) + 1 if k < in_larger else more + (k - in_larger) // size + 1 for k in range(len(part.given))
+        ]
 
 
 @final
@@ -255,12 +274,24 @@ def _dense_ranks(peers: Sequence[tuple[Any, ...]]) -> list[int]:
     return [places[each] for each in peers]
 
 
+def _shares_before(peers: Sequence[tuple[Any, ...]]) -> list[float]:
+    return [(rank - 1) / max(1, len(peers) - 1) for rank in _ranks(peers)]
+
+
+def _shares_up_to(peers: Sequence[tuple[Any, ...]]) -> list[float]:
+    last = {each: k for k, each in enumerate(peers, start=1)}
+    return [last[each] / len(peers) for each in peers]
+
+
 WINDOW_FUNCTIONS: Final[dict[str, WindowFunction]] = {
     function.name: function
     for function in (
         RankFunction("row_number", _numbers),
         RankFunction("rank", _ranks),
         RankFunction("dense_rank", _dense_ranks),
+        RankFunction("percent_rank", _shares_before, Kind.REAL),
+        RankFunction("cume_dist", _shares_up_to, Kind.REAL),
+        TileFunction("ntile"),
         NeighbourFunction("lag", -1),
         NeighbourFunction("lead", 1),
         EndFunction("first_value", 0),

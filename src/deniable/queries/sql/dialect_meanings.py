@@ -57,19 +57,33 @@ def translated(tree: exp.Expression, dialect: str) -> exp.Expression:
 
 
 def _weeks(node: exp.Expression, dialect: str) -> exp.Expression:
-    """Refuse days and starts of weeks that a dialect counts differently from DuckDB, instead of answering wrongly."""
+    """Days of a week from Sunday as 1. Numbers of weeks that begin on Sunday are refused: DuckDB's begin on Monday."""
     if dialect not in _SUNDAY_IS_ONE:
         return node
-    unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
-    word = "" if unit is None else str(unit.name).upper()
-    sundays = dialect == "bigquery" and (isinstance(node, exp.Week | exp.WeekOfYear) or word.startswith("WEEK"))
-    if isinstance(node, exp.DayOfWeek) or word in {"DOW", "DAYOFWEEK", "DAYOFWEEK_ISO"} or sundays:
-        rule = f"{dialect} counts weeks and their days from Sunday as 1, which is not supported"
-        raise QuestionRefused("function", rule, "write EXTRACT(ISODOW FROM a)" if dialect == "spark" else _ISO)
-    return node
+    word = str(node.this.name).upper() if isinstance(node, exp.Extract) else ""
+    if dialect == "bigquery" and (isinstance(node, exp.Week | exp.WeekOfYear) or word.startswith("WEEK")):
+        rule = "bigquery numbers weeks that begin on Sunday, which is not supported"
+        raise QuestionRefused("function", rule, "write EXTRACT(ISOWEEK FROM a)")
+    if not isinstance(node, exp.DayOfWeek) and word not in {"DOW", "DAYOFWEEK"}:
+        return node
+    date = node.this if isinstance(node, exp.DayOfWeek) else node.args["expression"]
+    counted = exp.Extract(this=exp.var("DOW"), expression=date.copy())
+    return exp.Paren(this=exp.Add(this=counted, expression=exp.Literal.number(1)))
 
 
-_ISO: Final = "write EXTRACT(ISOWEEK FROM a) or DATE_TRUNC(a, ISOWEEK)"
+_WEEKDAYS: Final = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+
+
+def _week_from(node: exp.Expression, day: str) -> exp.Expression:
+    """The start of a week that begins on a day: that of a week from Monday, of the date as many days earlier."""
+    if day not in _WEEKDAYS:
+        refuse("unit", what="WEEK, WEEK(SUNDAY) to WEEK(SATURDAY), ISOWEEK and longer or shorter units")
+    days, week = exp.Literal.number(_WEEKDAYS.index(day)), exp.var("WEEK")
+    if day == "MONDAY":
+        return exp.TimestampTrunc(this=node.this.copy(), unit=week)
+    earlier = exp.DateSub(this=node.this.copy(), expression=days, unit=exp.var("DAY"))
+    start = exp.TimestampTrunc(this=earlier, unit=week)
+    return exp.DateAdd(this=start, expression=days.copy(), unit=exp.var("DAY"))
 
 
 def _extract(node: exp.Expression, dialect: str) -> exp.Expression:
@@ -86,10 +100,11 @@ def _truncated(node: exp.Expression, dialect: str) -> exp.Expression:
     word = "" if unit is None else str(unit.name).upper()
     if dialect == "spark" and word in _UNITS:
         node.set("unit", exp.var(_UNITS[word]))
+    if isinstance(unit, exp.WeekStart):
+        return _week_from(node, word)
     if word == "ISOWEEK":
         node.set("unit", exp.var("WEEK"))
-        return node
-    return _weeks(node, dialect)
+    return node
 
 
 def _truncated_moment(node: exp.Expression, dialect: str) -> exp.Expression:
@@ -279,6 +294,35 @@ def _element(node: exp.Expression, dialect: str) -> exp.Expression:
     return node
 
 
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def _windows_written_out(node: exp.Expression, dialect: str) -> exp.Expression:
+    """A SELECT in which windows of its WINDOW clause stand where their names are used."""
+    named: dict[str, exp.Expression] = {}
+    for each in node.args.pop("windows", None) or ():
+        _write_out(each, named)
+        named[str(each.this.name).casefold()] = each
+    for each in list(node.find_all(exp.Window)):
+        if each.args.get("alias") is not None and each.find_ancestor(exp.Select) is node:
+            _write_out(each, named)
+    return node
+
+
+def _write_out(window: exp.Expression, named: dict[str, exp.Expression]) -> None:
+    """Add the parts of the window that this one names: OVER w, or OVER (w ORDER BY a)."""
+    name = window.args.pop("alias", None)
+    if name is None:
+        return
+    found = named.get(str(name.name).casefold())
+    parts = ("partition_by", "order", "spec")
+    if found is None or any(window.args.get(each) and found.args.get(each) for each in parts):
+        refuse("window name", name=str(name.name))
+    for each in parts:
+        if (given := found.args.get(each)) is not None:
+            window.set(each, [part.copy() for part in given] if isinstance(given, list) else given.copy())
+
+
 # -- functions that the parser does not know ---------------------------------------------------------------------------
 
 
@@ -327,6 +371,7 @@ _RULES: Final[dict[type[exp.Expression], Rule]] = {
     exp.Nvl2: _chosen,
     exp.RawString: _raw,
     exp.RegexpLike: _matched,
+    exp.Select: _windows_written_out,
     exp.StrPosition: _found,
     exp.SubstringIndex: _first_part,
     exp.TimeToStr: _formatted,

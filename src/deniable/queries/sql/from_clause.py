@@ -76,8 +76,6 @@ _PARTS: Final = (
 
 def check_select(select: exp.Select) -> None:
     """Raise `QuestionRefused` for clauses that questions cannot have."""
-    if select.args.get("windows"):
-        refuse("window")
     only(select, *_PARTS)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:

@@ -182,7 +182,7 @@ def _regrouped(select: exp.Select, dropped: exp.Expression) -> dict[str, object]
     alias, inner = item(dropped)
     if group is None or has_aggregate(inner) or group.args.get("all"):
         return {}
-    place = str(select.expressions.index(dropped) + 1)
+    place = str(next(k for k, each in enumerate(select.expressions, 1) if each is dropped))
     kept = [
         each
         for each in group.expressions

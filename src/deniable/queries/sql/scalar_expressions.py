@@ -444,8 +444,6 @@ class _Scalars:
     def _timestamptrunc(self, node: exp.Expression) -> Expression:
         only(node, "this", "unit", "input_type_preserved")
         unit = str(node.args["unit"].name).lower() if node.args.get("unit") is not None else ""
-        if unit.startswith("week("):
-            unit = "week"
         if unit not in operator_meanings.UNITS:
             refuse("unit", what=", ".join(operator_meanings.UNITS))
         return call("date_trunc", unit, self.read(node.this))

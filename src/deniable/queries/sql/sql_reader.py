@@ -369,7 +369,7 @@ class _Reader:
             opened = len(windows)
             condition = reader.read(where.this)
             if opened - len(post.windows) > 0 and len(windows) > opened:
-                refuse("window")  # the windows of SELECT would read rows that WHERE leaves out
+                refuse("window rows")  # the windows of SELECT would read rows that WHERE leaves out
             (after if windows[opened:] or post.windows else before).append(condition)
         titled = _titled(columns)
         reader = NoisyColumns({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows, source)
@@ -382,7 +382,7 @@ class _Reader:
             limits.append(outer)
         order = self._order(select, reader, titled) or post.order
         if len(windows) > len(post.windows) and (post.qualify is not None or post.limit is not None or post.offset):
-            refuse("window")
+            refuse("window rows")
         limit = min(limits, default=None)
         shown = Post(titled, _all(before), order, limit, post.offset + offset, tuple(windows), _all(after))
         return check_post(replace(inner, post=shown))
@@ -396,7 +396,7 @@ class _Reader:
         """
         post, windows = inner.post, reader.windows
         if post.limit is not None or post.offset or any(each.find(exp.Window) for each in select.expressions):
-            refuse("window")
+            refuse("window rows")
         conditions = [*_existing(inner), *([] if post.qualify is None else [post.qualify])]
         reader.exists = _all(_existing(inner))
         if (where := select.args.get("where")) is not None:
@@ -479,7 +479,8 @@ def _unknown(leaf: exp.Expression) -> QuestionRefused:
 def _outermost(node: exp.Expression) -> list[exp.Subquery]:
     """The sub-queries of an expression that are not within another one."""
     found = list(node.find_all(exp.Subquery))
-    return [each for each in found if not any(each is not other and each in other.walk() for other in found)]
+    inside = {id(inner) for each in found for inner in each.find_all(exp.Subquery) if inner is not each}
+    return [each for each in found if id(each) not in inside]  # by identity: one may be written twice
 
 
 def _totals(select: exp.Select) -> bool:

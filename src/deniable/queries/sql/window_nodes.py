@@ -7,11 +7,12 @@ from typing import Final, final
 
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.plan.window_functions import WINDOW_FUNCTIONS
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.syntax_tree import exp, only, unwrapped
 
 _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {
     exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank", exp.Lag: "lag", exp.Lead: "lead",
-    exp.FirstValue: "first_value", exp.LastValue: "last_value",
+    exp.PercentRank: "percent_rank", exp.CumeDist: "cume_dist", exp.Ntile: "ntile", exp.FirstValue: "first_value", exp.LastValue: "last_value",
     exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max", exp.Count: "count",
 }  # fmt: skip
 
@@ -35,8 +36,12 @@ def window_parts(node: exp.Window) -> WindowParts:
     inner = node.this
     function = _FUNCTIONS.get(type(inner))
     if function is None or str(node.args.get("over") or "OVER").upper() != "OVER":
-        refuse("window")
+        refuse("window function", what=sql_name(inner))
     only(inner, "this", "offset")
+    offset = inner.args.get("this" if function == "ntile" else "offset")
+    reach = 1 if offset is None else _whole(offset)
+    if function == "ntile" and not reach:
+        refuse("constant", what="the number of parts of NTILE, from 1,")
     argument = inner.args.get("this")
     if isinstance(argument, exp.Star) or not WINDOW_FUNCTIONS[function].takes_argument:
         argument = None
@@ -48,13 +53,13 @@ def window_parts(node: exp.Window) -> WindowParts:
         only(part, "this", "desc")
         order.append((unwrapped(part.this), bool(part.args.get("desc")), bool(part.args.get("nulls_first"))))
     if not order and WINDOW_FUNCTIONS[function].needs_order:
-        refuse("window")
+        refuse("window order", what=sql_name(inner))
     return WindowParts(
         function,
         argument,
         tuple(node.args.get("partition_by") or ()),
         tuple(order),
-        1 if inner.args.get("offset") is None else _whole(inner.args["offset"]),
+        reach,
         _frame(node.args.get("spec")),
     )
 
@@ -64,7 +69,7 @@ def _frame(spec: exp.Expression | None) -> tuple[int | None, int | None] | None:
         return None
     only(spec, "kind", "start", "start_side", "end", "end_side")
     if str(spec.args.get("kind") or "").upper() != "ROWS":
-        refuse("window")
+        refuse("window frame")
     first = _end(spec.args.get("start"), spec.args.get("start_side"))
     last = 0 if spec.args.get("end") is None else _end(spec.args["end"], spec.args.get("end_side"))
     return first, last
