@@ -205,7 +205,7 @@ def page() -> str:
         "",
         "Also accepted, as combinations of these: `BETWEEN`, `IS [NOT] TRUE`, `IF`, `ILIKE`, `ROUND(a, 2)`, `TRUNC`, `SIGN`, `STARTS_WITH`,",
         "`CONTAINS`, `CONCAT` of parts of dates, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `SAFE_DIVIDE`, `LOG10`, `a::BIGINT`, `TRY_CAST`;",
-        "of dates `EXTRACT` and `DATE_PART` of WEEK, DOW, DOY, ISOYEAR, DECADE, CENTURY and EPOCH, `DATE_DIFF` in all units but weeks,",
+        "of dates `EXTRACT` and `DATE_PART` of all parts from MILLENNIUM to MICROSECOND, YEARWEEK and EPOCH, `DATE_DIFF` in all units,",
         "`TIMESTAMP_DIFF`, `DATE_ADD`, `DATE_SUB`, `+` and `-` with a constant `INTERVAL`, `STRFTIME` and `TO_CHAR`, and `CURRENT_DATE`, which is a",
         "constant of the question: the day on which it is asked, in UTC; `LAST_DAY`, `a - b` and `a - 30` of dates, `IS [NOT] DISTINCT FROM`,",
         "`DECIMAL(10, 2)`, which rounds.",

@@ -209,3 +209,47 @@ def test_the_least_text_is_refused_because_it_is_of_one_person() -> None:
         parse("SELECT ward, MIN(diagnosis) AS first FROM visits GROUP BY ward", EXAMPLE)
     assert refused.value.code == "kinds"
     assert "one person" in refused.value.rule
+
+
+COUNTED = "SELECT ward, COUNT(*) FROM visits GROUP BY ward"
+PLACED = [
+    ("SELECT ward, STRING_AGG(diagnosis, ',') FROM visits GROUP BY ward", "diagnosis, ','", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"),
+    ("SELECT ward, MODE(age) FROM visits GROUP BY ward", "MODE(age)", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"),
+    ("SELECT ward, COUNT(*) FROM visits FULL JOIN stays USING (patient_id) GROUP BY ward", "stays USING (patient_id)",
+     "SELECT ward, COUNT(*) FROM visits JOIN stays USING (patient_id) GROUP BY ward"),
+    ("SELECT v.ward, COUNT(*) FROM visits v JOIN visits w ON v.age = w.age GROUP BY v.ward", "visits w ON v.age = w.age",
+     "SELECT v.ward, COUNT(*) FROM visits AS v GROUP BY v.ward"),
+    ("SELECT ward, COUNT(*) FROM visits, stays GROUP BY ward", "stays", COUNTED),
+    ("SELECT ward, city, COUNT(*) FROM visits JOIN wards ON age > beds GROUP BY ward, city", "wards ON age > beds", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"),
+    ("SELECT ward, COUNT(*) FROM visits TABLESAMPLE 10% GROUP BY ward", "visits TABLESAMPLE 10", COUNTED),
+    (f"{COUNTED} UNION ALL SELECT 'all', COUNT(*) FROM visits", "ward, COUNT(*) FROM visits GROUP BY ward", COUNTED),
+    (f"{COUNTED}; DROP TABLE visits", f"{COUNTED}; DROP TABLE visits", COUNTED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place", "instead"), PLACED, ids=[each[1][:20] for each in PLACED])
+def test_the_place_is_what_the_repair_leaves_out(text: str, place: str, instead: str) -> None:
+    """The place was the first column, which was not at fault, and a join that was refused took the keys with it."""
+    with pytest.raises(QuestionRefused) as refused:
+        parse(text, EXAMPLE)
+    start, end = refused.value.place or (0, 0)
+    assert text[start:end] == place
+    assert sqlglot.parse_one(refused.value.instead) == sqlglot.parse_one(instead)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [("SELECT `ward`, COUNT(*) AS n FROM `visits` GROUP BY `ward`", "bigquery"), ("SELECT TOP 3 ward, COUNT(*) AS n FROM visits GROUP BY ward", "snowflake")],
+)  # fmt: skip
+def test_a_text_in_another_dialect_is_told_its_dialect(text: str, dialect: str) -> None:
+    with pytest.raises(QuestionRefused) as refused:
+        parse(text, EXAMPLE)
+    assert refused.value.instead == f"-- dialect: {dialect}\n{text}"
+    assert parse(refused.value.instead, EXAMPLE).measures
+
+
+def test_a_text_in_double_quotes_is_not_read_in_another_dialect() -> None:
+    """There "A" can be a text: the same letters would be another question."""
+    with pytest.raises(QuestionRefused) as refused:
+        parse('SELECT COUNT(*) FROM `visits` WHERE "ward" = 3', EXAMPLE)
+    assert "dialect" not in refused.value.instead

@@ -271,11 +271,12 @@ RULES: Final = {
     ),
     "window frame": Rule(
         "window", "the frame of a window must count rows: ROWS BETWEEN … AND …, with whole numbers or UNBOUNDED",
-        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age RANGE BETWEEN 6 PRECEDING AND CURRENT ROW) FROM visits GROUP BY age",
-        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS BETWEEN 6 PRECEDING AND CURRENT ROW) FROM visits GROUP BY age",
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age RANGE 6 PRECEDING) AS s FROM visits GROUP BY age",
+        "SELECT age, SUM(COUNT(*)) OVER (ORDER BY age ROWS 6 PRECEDING) AS s FROM visits GROUP BY age",
     ),
     "window name": Rule(
-        "window", "there is no window {name} in the WINDOW clause, or it has the same parts as the window that names it",
+        "window",
+        "there is no window {name} in the WINDOW clause, or it has the same parts as the window that names it",
         "SELECT ward, RANK() OVER w AS place FROM visits GROUP BY ward",
         "SELECT ward, RANK() OVER w AS place, COUNT(*) FROM visits GROUP BY ward WINDOW w AS (ORDER BY COUNT(*) DESC)",
     ),
@@ -283,8 +284,8 @@ RULES: Final = {
         "window",
         "a window must read all rows of the noisy answer: with a condition, a LIMIT or an aggregate around it, one of "
         "them must be in a question of its own",
-        "SELECT age, SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age LIMIT 3) t",
-        "SELECT age, SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) t",
+        "SELECT SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age LIMIT 3) t",
+        "SELECT SUM(n) OVER (ORDER BY age) AS s FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) t",
     ),
     "qualify": Rule(
         "window", "QUALIFY needs a window; in a sub-query it needs a window over the rows of a person",

@@ -20,7 +20,7 @@ _TIMES: Final = {
     "day": A_DAY, "week": 7 * A_DAY,
 }  # fmt: skip
 """The length in microseconds of each unit whose length is always the same."""
-_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12_000}
 _MOST: Final = {"add_months": 12 * 10_000, "add_time": 3_652_059 * A_DAY}
 _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]{1,15})\s*([A-Za-z]+)\s*")
 _ISO: Final = {"%Y": (1, 4), "%m": (6, 2), "%d": (9, 2)}
@@ -61,6 +61,11 @@ def seconds(a: Expression) -> Expression:
     return call("divide", call("microseconds", a), 10**6)
 
 
+def _in_minute(a: Expression) -> Expression:
+    """Microseconds since the start of the minute, as DuckDB and PostgreSQL count them."""
+    return crossed("microsecond", call("date_trunc", "minute", call("cast_timestamp", a)), call("cast_timestamp", a))
+
+
 def _operator(name: str) -> Callable[[Expression], Expression]:
     return lambda a: call(name, a)
 
@@ -74,6 +79,10 @@ PARTS: Final[dict[str, Callable[[Expression], Expression]]] = {
     "isoyear": lambda a: call("year", _thursday(a)),
     "decade": lambda a: call("floor", call("divide", call("year", a), 10)),
     "century": lambda a: call("ceil", call("divide", call("year", a), 100)),
+    "millennium": lambda a: call("ceil", call("divide", call("year", a), 1000)),
+    "yearweek": lambda a: call("add", call("multiply", call("year", _thursday(a)), 100), _week(a)),
+    **dict.fromkeys(("millisecond", "milliseconds"), lambda a: call("floor", call("divide", _in_minute(a), 1000))),
+    **dict.fromkeys(("microsecond", "microseconds"), lambda a: _in_minute(a)),
     "epoch": seconds,
 }
 """The parts of a date. DOW counts from Sunday, which is 0, as DuckDB and PostgreSQL count."""
@@ -83,7 +92,11 @@ def part(name: str, a: Expression) -> Expression:
     """A part of a date, by the word in EXTRACT."""
     found = PARTS.get(name.lower())
     if found is None:
-        refuse("unit", what="YEAR, QUARTER, MONTH, WEEK, DAY, DOW, ISODOW, DOY, HOUR, MINUTE, SECOND and EPOCH")
+        refuse(
+            "unit",
+            what="MILLENNIUM, CENTURY, DECADE, YEAR, ISOYEAR, QUARTER, MONTH, YEARWEEK, WEEK, DAY, DOW, ISODOW, DOY, "
+            "HOUR, MINUTE, SECOND, MILLISECOND, MICROSECOND and EPOCH",
+        )
     return found(a)
 
 
@@ -93,7 +106,7 @@ def part(name: str, a: Expression) -> Expression:
 def crossed(unit: str, a: Expression, b: Expression) -> Expression:
     """DATE_DIFF: how many starts of the unit lie after a and not after b; negative if b is earlier.
 
-    Not for weeks: databases begin them on different days.
+    As in DuckDB, a week is seven days, also here, and a century begins with its year 0, not with its year 1.
 
     >>> from deniable.queries.relations.operators import evaluate
     >>> from deniable.tables.expressions import lit
@@ -104,6 +117,12 @@ def crossed(unit: str, a: Expression, b: Expression) -> Expression:
     match unit:
         case "year":
             return call("subtract", call("year", b), call("year", a))
+        case "decade" | "century" | "millennium":
+            years = _MONTHS[unit] // 12
+            ends = (call("floor", call("divide", call("year", each), years)) for each in (b, a))
+            return call("subtract", *ends)
+        case "week":
+            return _whole(call("divide", call("days_between", a, b), 7))
         case "quarter" | "month":
             size = 12 // _MONTHS[unit]
             ends = (call("add", call("multiply", call("year", each), size), call(unit, each)) for each in (b, a))
@@ -118,17 +137,24 @@ def crossed(unit: str, a: Expression, b: Expression) -> Expression:
                 found = call("add", call("multiply", found, size), later)
                 if part_of == unit:
                     return found
+        case "millisecond":
+            ends = (call("floor", call("divide", call("microseconds", each), 1000)) for each in (b, a))
+            return call("subtract", *ends)
         case "microsecond":
             return call("subtract", call("microseconds", b), call("microseconds", a))
-    refuse("unit", what="YEAR, QUARTER, MONTH, DAY, HOUR, MINUTE, SECOND and MICROSECOND for DATE_DIFF")
+    refuse("unit", what="MILLENNIUM to MICROSECOND for DATE_DIFF")
 
 
 def elapsed(unit: str, a: Expression, b: Expression) -> Expression:
     """TIMESTAMP_DIFF: how many whole units pass from a to b. Exact if less than 285 years lie between them."""
     if unit not in _TIMES:
         refuse("unit", what="WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND and MICROSECOND for TIMESTAMP_DIFF")
-    whole = call("divide", crossed("microsecond", a, b), _TIMES[unit])
-    return case((whole < 0, call("ceil", whole)), otherwise=call("floor", whole))
+    return _whole(call("divide", crossed("microsecond", a, b), _TIMES[unit]))
+
+
+def _whole(number: Expression) -> Expression:
+    """A number without its fraction."""
+    return case((number < 0, call("ceil", number)), otherwise=call("floor", number))
 
 
 # -- intervals ---------------------------------------------------------------------------------------------------------

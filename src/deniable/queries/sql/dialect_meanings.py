@@ -74,14 +74,14 @@ def _weeks(node: exp.Expression, dialect: str) -> exp.Expression:
 _WEEKDAYS: Final = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 
 
-def _week_from(node: exp.Expression, day: str) -> exp.Expression:
+def _week_from(date: exp.Expression, day: str) -> exp.Expression:
     """The start of a week that begins on a day: that of a week from Monday, of the date as many days earlier."""
     if day not in _WEEKDAYS:
         refuse("unit", what="WEEK, WEEK(SUNDAY) to WEEK(SATURDAY), ISOWEEK and longer or shorter units")
     days, week = exp.Literal.number(_WEEKDAYS.index(day)), exp.var("WEEK")
     if day == "MONDAY":
-        return exp.TimestampTrunc(this=node.this.copy(), unit=week)
-    earlier = exp.DateSub(this=node.this.copy(), expression=days, unit=exp.var("DAY"))
+        return exp.TimestampTrunc(this=date.copy(), unit=week)
+    earlier = exp.DateSub(this=date.copy(), expression=days, unit=exp.var("DAY"))
     start = exp.TimestampTrunc(this=earlier, unit=week)
     return exp.DateAdd(this=start, expression=days.copy(), unit=exp.var("DAY"))
 
@@ -101,7 +101,7 @@ def _truncated(node: exp.Expression, dialect: str) -> exp.Expression:
     if dialect == "spark" and word in _UNITS:
         node.set("unit", exp.var(_UNITS[word]))
     if isinstance(unit, exp.WeekStart):
-        return _week_from(node, word)
+        return _week_from(node.this, word)
     if word == "ISOWEEK":
         node.set("unit", exp.var("WEEK"))
     return node
@@ -116,11 +116,25 @@ def _distance(node: exp.Expression, dialect: str) -> exp.Expression:
     if dialect == "spark" and node.args.get("unit") is not None:  # DATEDIFF(HOUR, a, b) counts whole hours there
         ends = [each.this if isinstance(each, exp.TsOrDsToDate) else each for each in (node.this, node.expression)]
         return exp.TimestampDiff(this=ends[0].copy(), expression=ends[1].copy(), unit=node.args["unit"].copy())
+    unit = node.args.get("unit")
+    word = "" if unit is None else str(unit.name).upper()
+    if isinstance(unit, exp.WeekStart):
+        return _weeks_between(node, word)
+    if word == "ISOWEEK" or (word == "WEEK" and dialect == "snowflake"):
+        return _weeks_between(node, "MONDAY")
     return node
 
 
+def _weeks_between(node: exp.Expression, day: str) -> exp.Expression:
+    """How many weeks that begin on a day start between two dates."""
+    later, earlier = (_week_from(each, day) for each in (node.this, node.expression))
+    days = exp.DateDiff(this=later, expression=earlier, unit=exp.var("DAY"))
+    return exp.Floor(this=exp.Div(this=days, expression=exp.Literal.number(7)))
+
+
 def _distance_of_moments(node: exp.Expression, dialect: str) -> exp.Expression:
-    return exp.DateDiff(this=node.this.copy(), expression=node.expression.copy(), unit=node.args["unit"].copy())
+    made = exp.DateDiff(this=node.this.copy(), expression=node.expression.copy(), unit=node.args["unit"].copy())
+    return _distance(made, dialect)
 
 
 def _days_later(node: exp.Expression, dialect: str) -> exp.Expression:
@@ -326,6 +340,13 @@ def _write_out(window: exp.Expression, named: dict[str, exp.Expression]) -> None
 # -- functions that the parser does not know ---------------------------------------------------------------------------
 
 
+def _listed(node: exp.Expression, dialect: str) -> exp.Expression:
+    if not isinstance(node.parent, exp.Bracket):
+        rule = "APPROX_QUANTILES gives a list, and a column has one value"
+        raise QuestionRefused("function", rule, "write APPROX_QUANTILES(a, 100)[OFFSET(50)]")
+    return node
+
+
 def _unknown(node: exp.Expression, dialect: str) -> exp.Expression:
     name, given = str(node.this).upper(), [each.copy() for each in node.expressions]
     match name, len(given):
@@ -351,6 +372,7 @@ _RULES: Final[dict[type[exp.Expression], Rule]] = {
     exp.Anonymous: _unknown,
     exp.AddMonths: _months_later,
     exp.ApproxQuantile: _approximate,
+    exp.ApproxQuantiles: _listed,
     exp.AtTimeZone: _zoned,
     exp.Bracket: _element,
     exp.Cast: _cast,

@@ -1,9 +1,9 @@
 """Repairs of refused texts: the part that is refused, and the same question without it, which is accepted.
 
-Parts are left out one at a time: a condition, a column, a clause. The first question that is accepted is the repair,
-and the part that it lacks is the place. If one part is not enough, the columns become a count, and then conditions and
-joins go as well. So a repair keeps as much of the question as this search finds, and is always a question of the same
-session.
+Parts are left out one at a time: a condition, a column, a clause, a join. The first question that is accepted is the
+repair, and the part that it lacks is the place. If one part is not enough, the columns become a count, and then
+conditions and joins go as well. So a repair keeps as much of the question as this search finds, and is always a
+question of the same session. A text that is no SQL of its dialect is read in the other dialects.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
         for name in (*named, *private)
     ]
     whole = (0, len(text))
+    for written in _otherwise_read(text, head) if 4 * len(text) <= _MOST_READ else ():
+        if accepts(written):
+            return Repair(whole, written)
     with suppress(QuestionRefused, RecursionError):
         left = _MOST_READ
         for node, made in islice(_variants(parsed(text).tree, tables) if len(text) <= left else (), _MOST_TRIED):
@@ -61,6 +64,17 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
             if accepts(written):
                 return Repair(_span(node, text) or whole, written)
     return Repair(whole, next((each for each in simplest if accepts(each)), ""))
+
+
+def _otherwise_read(text: str, head: str) -> Iterator[str]:
+    """The first statement of a text; and a text that is no SQL of its dialect, in others if quotes mean the same."""
+    try:
+        parsed(text)
+    except QuestionRefused as refused:
+        if refused.code == "statement" and ";" in text:
+            yield text[: text.index(";")]
+        if refused.code in {"syntax", "function"} and not head and '"' not in text:
+            yield from (f"-- dialect: {name}\n{text}" for name in DIALECTS[1:])
 
 
 def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tuple[exp.Expression, exp.Expression]]:
@@ -76,7 +90,9 @@ def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tup
             kept = [each for k, each in enumerate(select.expressions) if k != place]
             if kept:
                 yield node, _changed(tree, select, {"expressions": kept, **_regrouped(select, node)})
+        yield from _other_joins(tree, select)
     if not isinstance(tree, exp.Select):
+        yield from _inner_questions([each for each in selects if each.parent is tree])
         return
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     group = tree.args.get("group")
@@ -91,15 +107,40 @@ def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tup
     yield from _fewer_keys(tree, keys, first)
     yield from _inner_questions(selects[1:])
     several: list[list[exp.Expression]] = [keys, listed, *([each] for each in (*keys, *listed))]
-    for by in several:
-        if by:
-            group = exp.Group(expressions=[*by])
-            yield first, _changed(tree, tree, {"expressions": [*by, count], "group": group, **plain})
-    for further in ({}, {"where": None}, {"where": None, "joins": None}):
-        part = tree.args.get("where") if further else first
+    joins: list[exp.Expression] = tree.args.get("joins") or []
+    empty: dict[str, object] = {}
+    whole: dict[str, object] = {"where": None}
+    alone: dict[str, object] = {"where": None, "joins": None}
+    for further in (empty, alone) if joins else (empty,):
+        for by in several:
+            if by:
+                left_out = next((each for each in tree.expressions if item(each)[1] not in by), first)
+                made = {"expressions": [*by, count], "group": exp.Group(expressions=[*by]), **plain, **further}
+                yield joins[0] if further else left_out, _changed(tree, tree, made)
+    for further in (empty, whole, alone):
+        part = joins[0] if joins and "joins" in further else tree.args.get("where") if further else first
         yield part or first, _changed(tree, tree, {"expressions": [count], "group": None, **plain, **further})
     for inner in selects[1:]:
         yield first, _changed(inner, inner, {"expressions": [count], "group": None, **plain})
+
+
+def _other_joins(tree: exp.Expression, select: exp.Select) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    """A SELECT with one join of another kind, or without one of its joins; and without samples of its tables."""
+    joins = select.args.get("joins") or []
+    for place, join in enumerate(joins):
+        others = [*joins[:place], *joins[place + 1 :]]
+        if join.side == "FULL" or join.kind in {"SEMI", "ANTI"}:
+            plain = join.copy()
+            plain.set("side", None)
+            plain.set("kind", None)
+            yield join, _changed(tree, select, {"joins": [*joins[:place], plain, *joins[place + 1 :]]})
+        yield join, _changed(tree, select, {"joins": others})
+    source = select.args.get("from_")
+    if source is not None and (source.this.args.get("sample") or source.this.args.get("pivots")):
+        table = source.this.copy()
+        table.set("sample", None)
+        table.set("pivots", None)
+        yield source.this, _changed(tree, select, {"from_": exp.From(this=table)})
 
 
 def _inner_questions(selects: list[exp.Select]) -> Iterator[tuple[exp.Expression, exp.Expression]]:

@@ -12,7 +12,8 @@ from deniable.queries.sql.syntax_tree import exp, only, unwrapped
 
 _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {
     exp.RowNumber: "row_number", exp.Rank: "rank", exp.DenseRank: "dense_rank", exp.Lag: "lag", exp.Lead: "lead",
-    exp.PercentRank: "percent_rank", exp.CumeDist: "cume_dist", exp.Ntile: "ntile", exp.FirstValue: "first_value", exp.LastValue: "last_value",
+    exp.PercentRank: "percent_rank", exp.CumeDist: "cume_dist", exp.Ntile: "ntile",
+    exp.FirstValue: "first_value", exp.LastValue: "last_value",
     exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max", exp.Count: "count",
 }  # fmt: skip
 
