@@ -8,8 +8,9 @@ must be refused, and why. Each question is asked once at ε = 1, δ = 10⁻⁶ (
 question) and once at ε = 10,000; plain DuckDB is asked the same.
 
 - answered: accepted as written, and right. Right means that at ε = 10,000 every number is DuckDB's: whole numbers
-  exactly where the noise interval at 1 - 10⁻⁹ is below 1, others within 2·10⁻⁴ of their size (2 % for quantiles and
-  extremes) plus that interval, or 10⁻³ for windows without an interval. Groups that DuckDB does not show are empty.
+  exactly where the noise interval at 1 - 10⁻⁹ is below 1, others within 2·10⁻⁴ of their size (2 % in columns that read
+  quantiles and extremes) plus that interval, or 10⁻³ for windows without an interval. Groups that DuckDB does not show
+  are empty.
   Rows are compared in any order, but under LIMIT: what they are ordered by is compared row by row, as ties alone may
   be cut in another way.
 - refused soundly: a correct answer would show single people, or cannot be bounded; the corpus says so.
@@ -60,7 +61,7 @@ MU = math.sqrt(dn.Budget(epsilon=EPSILON, delta=DELTA).limit.units / 10**30)
 """What a budget of ε = 1 has to spend: a tenth of δ is kept for keys."""
 GOOD, POOR = 0.05, 0.5
 CLOSE, COARSE = 2e-4, 0.02
-COARSE_WORDS = re.compile(r"\b(MEDIAN|\w*QUANTILE\w*|PERCENTILE\w*|MIN|MAX)\s*\(", re.IGNORECASE)
+COARSE_FUNCTIONS = frozenset({"quantile", "min", "max"})
 LIMIT = re.compile(r"\b(LIMIT|FETCH)\b.*$", re.DOTALL)
 OUTCOMES = ("answered", "refused soundly", "unsupported", "wrong", "answered, should be refused")
 USES = ("good", "poor", "useless", "empty")
@@ -137,12 +138,12 @@ def value(cell: Any) -> Any:
 # -- one question ----------------------------------------------------------------------------------------------------
 
 
-Asked = tuple[Rows, list[bool], list[list[float | None]], list[bool]]
+Asked = tuple[Rows, list[bool], list[list[float | None]], list[bool], list[bool]]
 
 
 def ask(session: Session, question: Written, **cost: float) -> Asked:
     """The rows, which columns are measured (the others are keys), how far noise may move each measured cell, and which
-    of the measured columns read a window.
+    of the measured columns read a window, and which a quantile or an extreme.
     """
     text = question.text if question.dialect == "duckdb" else f"-- dialect: {question.dialect}\n{question.text}"
     answer = session.sql(text, **cost)
@@ -150,11 +151,19 @@ def ask(session: Session, question: Written, **cost: float) -> Asked:
     bounds = [[width(each) for each in answer.interval(name)] if name in answer.measured else [] for name in names]
     widths = [[bounds[k][place] for k in range(len(names)) if measured[k]] for place in range(len(answer))]
     windows: list[bool] = []
+    coarse: list[bool] = []
     if isinstance(answer, Answer):  # the tables of CUBE and ROLLUP have no windows
         post = answer.plan.question.post
         over = {window.name for window in post.windows}
-        windows = [not over.isdisjoint(columns_used(made)) for name, made in post.columns if name in answer.measured]
-    return [tuple(value(row[name]) for name in names) for row in answer], measured, widths, windows
+        shown = [made for name, made in post.columns if name in answer.measured]
+        windows = [not over.isdisjoint(columns_used(made)) for made in shown]
+        rough = {each.name for each in answer.plan.question.measures if each.function in COARSE_FUNCTIONS}
+        for window in post.windows:  # a window may read earlier ones
+            read = [window.argument, *window.partition, *(each.expression for each in window.order)]
+            if any(not rough.isdisjoint(columns_used(each)) for each in read if each is not None):
+                rough.add(window.name)
+        coarse = [not rough.isdisjoint(columns_used(made)) for made in shown]
+    return [tuple(value(row[name]) for name in names) for row in answer], measured, widths, windows, coarse
 
 
 def width(interval: Any) -> float | None:
@@ -165,7 +174,7 @@ def judged(world: str, question: Written, noisy_session: Session, exact_session:
     said = (world, question.name, question.title)
     try:
         noisy, *_ = ask(noisy_session, question, mu=MU)
-        exact, measured, widths, windows = ask(exact_session, question, epsilon=EXACT, confidence=SURE)
+        exact, measured, widths, *kinds = ask(exact_session, question, epsilon=EXACT, confidence=SURE)
     except QuestionRefused as refused:
         return Outcome(
             *said, "refused soundly" if question.refuse else "unsupported", reason=f"[{refused.code}] {refused}"
@@ -177,13 +186,13 @@ def judged(world: str, question: Written, noisy_session: Session, exact_session:
             *said, "answered, should be refused" if exact else "answered", use="empty", reason=question.refuse
         )
     truth = in_plain_duckdb(question, connection)
-    differs = difference(question.text, exact, truth, measured, widths, cut=False, windows=windows)
+    differs = difference(question.text, exact, truth, measured, widths, *kinds, cut=False)
     if differs and (limit := LIMIT.search(question.text)):
         # Ties are cut at random: each row must be one of all rows, and as high in the order as DuckDB's.
         everything = in_plain_duckdb(replace(question, text=question.text[: limit.start()]), connection)
         differs = "" if len(exact) == len(truth) else f"{len(exact)} rows, not {len(truth)}"
-        differs = differs or out_of_order(question, exact, truth, measured)
-        differs = differs or difference(question.text, exact, everything, measured, widths, cut=True, windows=windows)
+        differs = differs or out_of_order(question, exact, truth, measured, kinds[1])
+        differs = differs or difference(question.text, exact, everything, measured, widths, *kinds, cut=True)
     if differs:
         return Outcome(*said, "wrong", reason=differs)
     error = typical_error(noisy, truth, measured)
@@ -199,7 +208,9 @@ def by_key(rows: Rows, measured: Sequence[bool]) -> dict[tuple[Any, ...], list[A
     return found
 
 
-def out_of_order(question: Written, ours: Rows, truth: Rows, measured: Sequence[bool]) -> str:
+def out_of_order(
+    question: Written, ours: Rows, truth: Rows, measured: Sequence[bool], coarse: Sequence[bool] = ()
+) -> str:
     """What is wrong with the first column that rows are ordered by, row by row; nothing if it is not shown."""
     tree = sqlglot.parse_one(question.text, read=question.dialect)
     order = tree.args.get("order")
@@ -211,23 +222,25 @@ def out_of_order(question: Written, ours: Rows, truth: Rows, measured: Sequence[
     place = shown.index(first) if place is None and first in shown else place
     if place is None:
         return ""
-    bound = COARSE if COARSE_WORDS.search(question.text) else CLOSE
+    rough = bool(measured[place]) and any(list(coarse)[sum(measured[:place]) :][:1])
+    bound = COARSE if rough else CLOSE
     pairs = [(one[place], two[place]) for one, two in zip(ours, truth, strict=True)]
     wrong = [pair for pair in pairs if not near(*pair, bound, 1e-3)]
     return f"in order: {wrong[0][0]}, not {wrong[0][1]}" if wrong else ""
 
 
 def difference(
-    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]], cut: bool,
-    windows: Sequence[bool] = (),
+    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]],
+    windows: Sequence[bool] = (), coarse: Sequence[bool] = (), *, cut: bool,
 ) -> str:  # fmt: skip
     """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random.
 
-    `windows` says which measured columns read other groups, so that they need not be 0 in an empty one.
+    `windows` says which measured columns read other groups, so that they need not be 0 in an empty one, and `coarse`
+    which read a quantile or an extreme, whose cells are compared roughly.
     """
     if truth and len(truth[0]) != len(measured):
         return f"{len(measured)} columns, not {len(truth[0])}"
-    bound = COARSE if COARSE_WORDS.search(text) else CLOSE
+    bounds = [COARSE if rough else CLOSE for rough in coarse or [False] * sum(measured)]
     windowed = 1e-3 if re.search(r"\bOVER\b", text) else 0.0  # windows have no interval, and may be ratios near 0
     here, there = by_key(ours, measured), by_key(truth, measured)
     if len(here) < len(ours) and len(there) == len(truth):
@@ -238,7 +251,7 @@ def difference(
             return f"group {key} is missing"
         if key not in here:
             continue
-        for one, two, noise in zip(here[key], row, spread.get(key, [0.0] * len(row)), strict=True):
+        for one, two, noise, bound in zip(here[key], row, spread.get(key, [0.0] * len(row)), bounds, strict=True):
             if not near(one, two, bound, windowed if noise is None else noise):
                 return f"group {key}: {one}, not {two}"
     for key in here.keys() - there.keys():

@@ -42,6 +42,17 @@ def test_another_order_and_an_empty_group_are_right(ask: Any) -> None:
     assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, 0.0]] * 3, cut=False)
 
 
+def test_only_columns_that_read_an_extreme_are_compared_roughly(ask: Any) -> None:
+    """A count beside MAX(…) within a person was compared to 2 %."""
+    text = "SELECT SUM(m) AS n FROM (SELECT who, MAX(x) AS m FROM v GROUP BY who) AS t"
+    assert ask.difference(text, [(90_001,)], [(90_000,)], [True], [[0.0]], cut=False)
+    assert ask.difference(text, [(90_001,)], [(90_000,)], [True], [[0.0]], (), [True], cut=False) == ""
+    assert ask.difference(text, [(90_001, 5)], [(90_000, 5)], [True, True], [[0.0, 0.0]], (), [False, True], cut=False)
+    best = ask.Written("q", "best", "SELECT ward, MAX(x) AS n FROM v GROUP BY ward ORDER BY n LIMIT 1", "duckdb", "")
+    assert ask.out_of_order(best, [("A", 101)], [("A", 100)], [False, True])
+    assert ask.out_of_order(best, [("A", 101)], [("A", 100)], [False, True], [True]) == ""
+
+
 def test_ties_alone_may_be_cut_in_another_way(ask: Any) -> None:
     """Under LIMIT any rows passed that were somewhere in the whole answer."""
     question = ask.Written("q", "best", BEST, "duckdb", "")
