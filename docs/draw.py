@@ -328,7 +328,7 @@ def selection_errors() -> Figure:
                 lambda k: (curves.exponential(epsilon=1.0) ** k).epsilon(delta=1e-6),
                 0,
             ),
-            line("the other two", times, lambda k: (curves.pure(epsilon=1.0) ** k).epsilon(delta=1e-6), 1),
+            line("the other two", times, lambda k: (curves.laplace(scale=1) ** k).epsilon(delta=1e-6), 1),
         ),
         "many choices",
         labels="inside",

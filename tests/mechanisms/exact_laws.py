@@ -187,6 +187,13 @@ def delta(p: Sequence[mpf], q: Sequence[mpf], epsilon: Any) -> mpf:
     return mpmath.fsum(max(a - factor * b, mpf(0)) for a, b in zip(p, q, strict=True))
 
 
+def worst_delta(p: Any, q: Any, epsilon: Any) -> float:
+    """δ(ε) of two laws, lists or dicts of masses, in the worse direction; rounded to the nearest float."""
+    if isinstance(p, Mapping):
+        p, q = list(p.values()), [q[key] for key in p]
+    return float(max(delta(p, q, epsilon), delta(q, p, epsilon)))
+
+
 def neighbours(centre: int, count: int, moves: Sequence[int]) -> Iterable[tuple[tuple[int, ...], tuple[int, ...]]]:
     """All pairs of whole-number score vectors with scores 0 to `centre` whose entries differ by one of `moves`."""
     for scores in itertools.product(range(centre + 1), repeat=count):

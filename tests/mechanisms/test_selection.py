@@ -86,11 +86,15 @@ def test_no_pair_of_neighbours_loses_more_than_the_curve_says(kind: type[Selecti
     mechanism = kind(sensitivity=1, epsilon=Fraction(7, 10))
     promised = exact_laws.number(Fraction(7, 10))
     worst = spread = mpf(0)
+    deltas = dict.fromkeys((0.0, 0.2, 0.5, 0.65), 0.0)
     for scores, moved in exact_laws.neighbours(2, 3, (-1, 0, 1) if kind in GENERAL else (0, 1)):
-        loss = exact_laws.losses(law(kind, scores, mechanism.scale), law(kind, moved, mechanism.scale))
+        before, after = law(kind, scores, mechanism.scale), law(kind, moved, mechanism.scale)
+        loss = exact_laws.losses(before, after)
+        deltas = {e: max(known, exact_laws.worst_delta(before, after, e)) for e, known in deltas.items()}
         worst = max(worst, *(abs(v) for v in loss))
         spread = max(spread, max(loss) - min(loss))
     assert worst <= promised * (1 + mpf(10) ** -40)
+    assert all(found <= mechanism.curve.delta(epsilon=e) * (1 + 1e-12) for e, found in deltas.items())
     if kind in (Exponential, MonotoneExponential):
         assert abs(spread - promised) < mpf(10) ** -40, "bounded range is attained"
     elif kind in (PermuteAndFlip, MonotonePermuteAndFlip):
@@ -105,7 +109,42 @@ def test_permute_and_flip_attains_its_epsilon_and_is_not_bounded_range(kind: typ
     loss = exact_laws.losses(law(kind, before, mechanism.scale), law(kind, after, mechanism.scale))
     assert abs(max(map(abs, loss)) - 1) < mpf(10) ** -40
     assert max(loss) - min(loss) > 1
-    assert mechanism.curve == curves.pure(epsilon=1)
+    assert mechanism.curve == curves.laplace(scale=1)
+
+
+@pytest.mark.parametrize("kind", [PermuteAndFlip, MonotonePermuteAndFlip])
+@pytest.mark.parametrize("loss", [0.0, 0.25, 0.75])
+def test_the_curve_of_permute_and_flip_is_that_of_laplace_noise(kind: type[Selection], loss: float) -> None:
+    """Two candidates that change places: δ of Laplace noise at one gap, and nowhere more."""
+    mechanism = kind(sensitivity=1, epsilon=1)
+    step = mechanism.scale / 16
+    moves = (1, -1) if kind is PermuteAndFlip else (1, 0)
+    found = {}
+    for gap in range(-48, 16):
+        scores = (Fraction(0), -gap * step)
+        moved = tuple(score + move for score, move in zip(scores, moves, strict=True))
+        before, after = law(kind, scores, mechanism.scale), law(kind, moved, mechanism.scale)
+        found[gap] = exact_laws.worst_delta(after, before, loss)
+    assert max(found.values()) == pytest.approx(mechanism.curve.delta(epsilon=loss), rel=1e-12)
+    assert max(found.values()) <= mechanism.curve.delta(epsilon=loss) * (1 + 1e-12)
+
+
+@given(
+    st.sampled_from([PermuteAndFlip, NoisyMax]),
+    st.lists(st.integers(0, 40), min_size=2, max_size=8),
+    st.integers(0, 2**8 - 1),
+    st.sampled_from([0.3, 1.0, 3.0]),
+    st.floats(0, 1),
+)
+@settings(max_examples=100)
+def test_random_scores_of_many_candidates_keep_the_curve(
+    kind: type[Selection], scores: list[int], up: int, epsilon: float, part: float
+) -> None:
+    mechanism = kind(sensitivity=4, epsilon=epsilon)
+    moved = [score + (4 if up >> i & 1 else -4) for i, score in enumerate(scores)]
+    before, after = mechanism.probabilities(scores), mechanism.probabilities(moved)
+    found = exact_laws.worst_delta([mpf(m) for m in before], [mpf(m) for m in after], part * epsilon)
+    assert found <= mechanism.curve.delta(epsilon=part * epsilon) + 1e-12
 
 
 @pytest.mark.parametrize("kind", [NoisyMax, MonotoneNoisyMax])
@@ -307,11 +346,13 @@ def test_one_shot_costs_no_more_than_count_times_epsilon(kind: type[Any]) -> Non
         for one in (scores, moved):
             if one not in laws:
                 laws[one] = exact_laws.largest_two(one, top.selector.scale, noise_kind)
+        for epsilon in (0.0, 0.7, 1.5):
+            assert exact_laws.worst_delta(laws[scores], laws[moved], epsilon) <= top.curve.delta(epsilon=epsilon)
         worst = max(worst, *(abs(v) for v in exact_laws.losses(laws[scores], laws[moved])))
     assert worst <= 2 + mpf(10) ** -40
     if noise_kind == "exponential":
         assert worst > 2 - mpf(10) ** -40, "attained"
-    assert top.curve == curves.pure(epsilon=2.0)
+    assert top.curve == curves.laplace(scale=0.5)
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,11 @@ def test_no_neighbours_lose_more_than_epsilon(mechanism: Any) -> None:
         for one in (asked, moved):
             if one not in laws:
                 laws[one] = law(mechanism, one)
+        for epsilon in (0.0, 0.3, 0.7):
+            assert exact_laws.worst_delta(laws[asked], laws[moved], epsilon) <= mechanism.curve.delta(epsilon=epsilon)
         worst = max(worst, *map(abs, exact_laws.losses(laws[asked], laws[moved])))
     assert 0.3 < worst <= 1
-    assert mechanism.curve == curves.pure(epsilon=1.0)
+    assert mechanism.curve == curves.laplace(scale=1)
 
 
 def test_the_promise_is_nearly_attained_by_many_questions_below_and_one_above() -> None:
@@ -302,9 +304,9 @@ def test_threads_share_one_run() -> None:
 
 def test_going_on_costs_the_curve_again() -> None:
     """A fresh threshold for every restart, and c restarts cost c times."""
-    assert (above() ** 3).curve == curves.pure(epsilon=1.0) ** 3
+    assert (above() ** 3).curve == curves.laplace(scale=1) ** 3
     assert (above() ** 3).release([5000, 1, 2]) == (0, 0, 0)
-    assert sparse(3, epsilon=3).curve == curves.pure(epsilon=3.0)
+    assert sparse(3, epsilon=3).curve == curves.laplace(scale=1, sensitivity=3)
     three = sparse(3, epsilon=3, questions=100).error(confidence=0.95)
     restarts = above(questions=100).error(confidence=1 - 0.05 / 3)
     assert three < 2 * restarts

@@ -4,8 +4,8 @@
 
     noise on each score    the same as       mechanism           curve              scale
     Gumbel                 e^(score/scale)   `Exponential`       exponential(ε)     2Δ/ε    Δ/ε for monotone scores
-    exponential            a biased coin     `PermuteAndFlip`    pure(ε)            2Δ/ε    Δ/ε
-    Laplace                                  `NoisyMax`          pure(ε)            2Δ/ε    Δ/ε
+    exponential            a biased coin     `PermuteAndFlip`    laplace(1/ε)       2Δ/ε    Δ/ε
+    Laplace                                  `NoisyMax`          laplace(1/ε)       2Δ/ε    Δ/ε
 
 Scores have sensitivity Δ: between neighbours each score moves by at most Δ. They are *monotone* if between any two
 neighbours all of them move in the same direction, as counts do when a row is added or removed, or when only one score
@@ -76,6 +76,17 @@ def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
         return [Fraction(v) for v in listed]
     except (TypeError, ValueError, OverflowError):
         raise input_values.refused("must be finite numbers only", "NaN and infinities have no sensitivity") from None
+
+
+def path_curve(epsilon: Fraction) -> Curve:
+    """The curve of a mechanism that is xε-DP for scores that make the part x of their move, for every x: that of
+    Laplace noise with the same ε.
+
+    Between neighbours let the scores move at constant speed, from time 0 to ε, and let p(x) be the probability of an
+    event at time x. Then |p'| <= min(p, 1-p), and Laplace noise that moves by x has p' = -min(p, 1-p). So p(ε) is at
+    least what the event of probability p(0) has under Laplace noise that moves by ε.
+    """
+    return curves.laplace(scale=1.0, sensitivity=rational_parameters.up(epsilon))
 
 
 # -- selections ------------------------------------------------------------------------------------------------------
@@ -272,7 +283,7 @@ class _NoisySelection(Selection):
 
     @property
     def curve(self) -> Curve:
-        return curves.pure(epsilon=self.epsilon)
+        return path_curve(self.span * self.sensitivity / self.scale)
 
     @abstractmethod
     def race(self, scores: Sequence[Fraction], winners: int, entropy: Entropy | None) -> Race:
@@ -317,9 +328,11 @@ class _FlippingSelection(_NoisySelection):
 class PermuteAndFlip(_FlippingSelection):
     """Permute and flip: in random order, the first candidate whose coin of e^(-ε(best - u_i)/2Δ) shows heads, exactly.
 
-    For all neighbours D, D′: ε-DP (McKenna & Sheldon 2020), but NOT ε-bounded range. Never worse than the exponential
-    mechanism at equal ε, and up to twice as accurate; if many selections are composed and δ > 0, the exponential
-    mechanism has the better curve. The same law as the largest u_i plus exponential noise (Ding et al. 2021).
+    For all neighbours D, D′: ε-DP (McKenna & Sheldon 2020), but NOT ε-bounded range. Its curve is that of Laplace noise
+    with the same ε (`path_curve`), exactly: the difference of two exponential variables is Laplace noise. Never worse
+    than the exponential mechanism at equal ε, and up to twice as accurate; if many selections are composed and δ > 0,
+    the exponential mechanism has the better curve. The same law as the largest u_i plus exponential noise (Ding et al.
+    2021).
 
     >>> from deniable import mechanisms
     >>> mechanisms.PermuteAndFlip(sensitivity=1, epsilon=0.5).probabilities([0, 1, 3]).round(4)
@@ -333,8 +346,8 @@ class PermuteAndFlip(_FlippingSelection):
 class MonotonePermuteAndFlip(_FlippingSelection):
     """Permute and flip for monotone scores: coins of e^(-ε(best - u_i)/Δ).
 
-    For all neighbours D, D′ whose scores all move the same way, by at most Δ: ε-DP (McKenna & Sheldon 2020). For other
-    scores this costs up to 2ε.
+    For all neighbours D, D′ whose scores all move the same way, by at most Δ: ε-DP (McKenna & Sheldon 2020), with the
+    curve of Laplace noise. For other scores this costs up to 2ε.
 
     >>> from deniable.mechanisms.selection import MonotonePermuteAndFlip
     >>> MonotonePermuteAndFlip(sensitivity=1, epsilon=0.5).probabilities([0, 1, 3]).round(4)
@@ -377,8 +390,8 @@ class NoisyMax(_LaplaceSelection):
 
     For all neighbours D, D′: ε-DP. Fix the noise of all others; candidate i wins if its own noise passes a threshold
     that moves by at most 2Δ between D and D′, and a Laplace tail shifted by 2Δ shrinks by at most e^ε (Dwork & Roth
-    2014, section 3.3, with the factor 2 that general scores need). Publish only the index: the winning noisy score
-    costs as much again.
+    2014, section 3.3, with the factor 2 that general scores need). Its curve is at most that of Laplace noise with the
+    same ε (`path_curve`). Publish only the index: the winning noisy score costs as much again.
 
     >>> from deniable import mechanisms
     >>> mechanisms.NoisyMax(sensitivity=1, scale=1).curve.epsilon(delta=0)
@@ -508,8 +521,8 @@ class OneShotTopK(Mechanism):
     [0, Δ] or [-Δ, 0] if monotone) and δ the largest of them. Add δ - δ_i, which lies in [0, 2Δ] (or [0, Δ]), to the
     noise of each winner: on D′ all winners' noisy scores are those on D plus δ, and no other rises by more, so the same
     candidates win in the same order; and the density of each winner's noise has changed by at most e^ε. This holds for
-    Laplace and for exponential noise. It needs one pass of noise instead of `count`; but as a black box of count × ε it
-    composes worse than peeling.
+    Laplace and for exponential noise, and for any part of a move, so the curve is that of Laplace noise (`path_curve`).
+    It needs one pass of noise instead of `count`; but it composes worse than peeling.
 
     >>> from deniable.mechanisms.selection import MonotonePermuteAndFlip, OneShotTopK
     >>> top = OneShotTopK(MonotonePermuteAndFlip(sensitivity=1, epsilon=0.1), count=3)
@@ -530,9 +543,7 @@ class OneShotTopK(Mechanism):
     @property
     def curve(self) -> Curve:
         selector = self.selector
-        return curves.pure(
-            epsilon=rational_parameters.up(self.count * selector.span * selector.sensitivity / selector.scale)
-        )
+        return path_curve(self.count * selector.span * selector.sensitivity / selector.scale)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
         """The indices of the `count` chosen candidates, largest noisy score first."""

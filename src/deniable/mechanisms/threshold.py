@@ -5,9 +5,12 @@ nothing more; after the last positive answer that was paid for, the run is over 
 query may depend on all answers so far.
 
     mechanism                  positives   noise on the threshold   noise on an answer      curve
-    `AboveThreshold`           1           Laplace(2Δ/ε)            Laplace(4Δ/ε)           pure(ε)
-    `SparseVector`             c           Laplace(Δ/ε₁)            Laplace(2cΔ/ε₂)         pure(ε₁ + ε₂)
+    `AboveThreshold`           1           Laplace(2Δ/ε)            Laplace(4Δ/ε)           laplace(1/ε)
+    `SparseVector`             c           Laplace(Δ/ε₁)            Laplace(2cΔ/ε₂)         laplace(1/(ε₁ + ε₂))
     `Monotone...`              1 or c      the same                 half of that            the same
+
+The curve is that of Laplace noise with the same ε, because every part x of a move costs xε: `selection.path_curve`.
+It also holds for questions that depend on earlier answers: each may get a value between those of two neighbours.
 
 The answers are above / below only: a noisy value would cost more, and the classic mistakes (no fresh threshold noise on
 a restart, noise that does not grow with c, continuing after the last positive, publishing values) each void the
@@ -31,14 +34,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 
 import numpy as np
 
-from deniable import curves
 from deniable.curves import Curve, curve_arguments
 from deniable.errors import BudgetExceeded, InvalidOperation
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import exceeds, laplace_noise
 from deniable.mechanisms.laws import Masses
 from deniable.mechanisms.mechanism import Mechanism
-from deniable.mechanisms.selection import SLACK, Number
+from deniable.mechanisms.selection import SLACK, Number, path_curve
 from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
@@ -154,7 +156,7 @@ class _Threshold(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return curves.pure(epsilon=self.epsilon)
+        return path_curve(self.level)
 
     @property
     def threshold_scale(self) -> Fraction:
