@@ -108,6 +108,52 @@ def test_moments_decay_at_least_as_fast_as_proved(case: tuple[Law, int, float]) 
     assert proved > 0
 
 
+BEYOND_CUTS: list[tuple[Law, int, float]] = [
+    (SampledAgainstWithout(GaussianLaw(1 / 3.008), 1.708e-5), 24, 4e4),
+    (SampledAgainstWithout(GaussianLaw(1.0), 1e-5), 10**7, 150.0),
+    (SampledAgainstWithout(GaussianLaw(2.5), 1e-4), 1000, 6.0),
+]
+
+
+@pytest.mark.parametrize("case", BEYOND_CUTS, ids=str)
+def test_moments_of_laws_that_are_cut_are_exact_and_decay(case: tuple[Law, int, float]) -> None:
+    """The integrand vanishes beyond the cut although it grows faster and faster before, and V/ω bounds the moments."""
+    law, uses, c = case
+    moment = moment_of(law, uses, 1e-14, c)
+    assert isinstance(moment, SampledMoment)
+    assert math.isfinite(moment.cut)
+    found = moment.line(c, np.zeros(1))
+    assert found.errors[0] * uses < 1e-3
+    with mp.workdps(30):
+        exact = mp.log(exact_moment(moment, c, 0.0))
+    assert abs(mpc(found.values[0]) - exact) <= float(found.errors[0])
+    variation = moment.decay(c).variation
+    assert math.isfinite(variation)
+    at_c = float(found.values[0].real)
+    for frequency in np.geomspace(0.01 * variation, 100 * variation, 30).tolist():
+        with np.errstate(all="ignore"):
+            line = moment.line(c, np.array([0.0, frequency]))
+        if line.errors[1] < 1e-3:
+            assert float(line.values[1].real) - at_c <= math.log(variation / frequency) + float(line.errors[1])
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "delta", "exact"),
+    [
+        # δ is nearly δ(0), and ε far smaller than the standard deviation of the loss
+        (1.708e-5, 3.008, 24, 1.137e-5, 4.69306465e-08),
+        # losses so small that the mass left out decides the moments at small tilts: [0, 4.3e-9]
+        (7.227e-9, 573.8, 63350, 2.774e-10, 3.0880170048e-09),
+    ],
+)
+def test_brackets_of_tiny_epsilons_are_narrow(
+    rate: float, sigma: float, count: int, delta: float, exact: float
+) -> None:
+    """The exact values come from the same integral in mpmath with 30 digits, without a cut."""
+    low, high = (curves.gaussian(sigma=sigma).sampled(rate=rate) ** count).epsilon_bounds(delta=delta)
+    assert low <= exact <= high <= low * (1 + 1e-5)
+
+
 def test_layers_are_parts_of_the_law() -> None:
     """Their masses add up to at most 1, and to most of the mass of a law with one peak."""
     moment = moment_of(SampledAgainstWithout(GaussianLaw(0.1), 0.3), 1000, 1e-14, 1.0)

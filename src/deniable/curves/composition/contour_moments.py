@@ -59,6 +59,9 @@ LARGEST_EXPONENT = 500.0
 FEW_VALUES, MANY_USES = 4000, 10**7
 """The most values of a finite law, and the most uses of a law with atoms, for which moments are computed."""
 
+SHARPER = 8
+"""How often a cut is made sharper until the integrand vanishes beyond it."""
+
 MOST_USES = 10**14
 """The most uses of a sampled Gaussian; for more of them, rounding errors would dominate."""
 
@@ -303,9 +306,14 @@ class SampledMoment:
             # Near the cut the integrand grows like e^(growth z).
             growth = self._power(tilt) * mu * self._share(self.high)
             self.edge = min(1.0, 3 / growth)
-            wider = math.sqrt(1 + self.edge**2)
-            self.cut = max(far * wider, mu + beyond * wider)
-            self.high = self.cut + self.edge * (growth * self.edge + deep)
+            for _ in range(SHARPER):
+                wider = math.sqrt(1 + self.edge**2)
+                self.cut = max(far * wider, mu + beyond * wider)
+                self.high = self.cut + self.edge * (growth * self.edge + deep)
+                peak = max(self._log_integrand(self._power(tilt), self.cut + growth * self.edge**2), 0.0)
+                if self._log_integrand(self._power(tilt), self.high) <= peak - self.digits:
+                    break
+                self.edge *= 0.7  # the growth itself grows beyond the cut
         if not forward:
             # The loss is at most -log(1 - q).
             saturated = math.sqrt(2 * (self.digits + 3 - tilt * math.log1p(-rate)))
@@ -319,6 +327,11 @@ class SampledMoment:
             self.unsure += (1 - present) * ends[0] + present * ends[1]
         self._lines: dict[tuple[float, float, int], LineValues] = {}
         self._decays: dict[float, Decay] = {}
+
+    def _log_integrand(self, power: float, z: float) -> float:
+        """log of the integrand, but for a constant, beyond the cut."""
+        density = float(self._log_density_of_p(np.array([z]))[0])
+        return power * self._loss(z) + density - ((z - self.cut) / self.edge) ** 2 / 2
 
     def _outside(self, mean: float) -> float:
         """The mass that a normal distribution with this mean loses."""
@@ -497,13 +510,22 @@ class SampledMoment:
         return log_density, np.max(np.abs(slopes), axis=0)
 
     def _variation(self, c: float, total: float) -> float:
-        """The total variation of the tilted density of the loss, which has at most two maxima (theory page)."""
-        if math.isfinite(self.cut):
-            return math.inf
-        edges = np.linspace(self.low, self.high, 1 + min(math.ceil(16 * (self.high - self.low)), 2000))
+        """The total variation of the tilted density of the loss: it has at most two maxima (theory page), or, with a
+        cut, it is the sum of slopes over narrow cells.
+        """
+        fine = 16 if math.isinf(self.cut) else 64 / self.edge
+        edges = np.linspace(self.low, self.high, 1 + min(math.ceil(fine * (self.high - self.low)), 4000))
+        cell = float(edges[1] - edges[0])
         log_density, slopes = self._log_density(edges, c, total / 1.01)
-        most = np.maximum(log_density[:-1], log_density[1:]) + slopes * float(edges[1] - edges[0]) / 2
-        return 6 * math.exp(min(float(np.max(most)) + 1e-9, 700.0))
+        if math.isfinite(self.cut):
+            with np.errstate(divide="ignore"):
+                log_density = np.maximum(log_density + np.log(self._kept(edges)), -690.0)
+            slopes = slopes + _kept_slope((self.cut - edges[1:]) / self.edge) / self.edge
+        most = np.maximum(log_density[:-1], log_density[1:]) + slopes * cell / 2
+        if math.isinf(self.cut):
+            return 6 * math.exp(min(float(np.max(most)) + 1e-9, 700.0))
+        inside = np.sum(np.exp(np.minimum(most, 700.0)) * slopes) * cell
+        return float(inside + np.sum(np.exp(np.minimum(log_density[[0, -1]], 700.0)))) * 1.01
 
     def _clusters(self, c: float, total: float) -> list[Bump]:
         """Lower bounds on the tilted mass of two separate clusters of losses: of samples with the person, and of

@@ -309,10 +309,16 @@ def _tilt(factors: tuple[Factor, ...], delta: float) -> float | None:
         found = (value - log_delta + log_best_gap(at)) / at if error < 1 else math.inf
         return found if math.isfinite(found) else math.inf
 
-    value, error = _Moments(factors, delta, small).at(small)
+    moments = _Moments(factors, delta, small)
+    value, error = moments.at(small)
     while not (error < 1 and value < 1e3) and small > 1e-12:
         small /= 30
         value, error = _Moments(factors, delta, small).at(small)
+    # Beside tiny losses, the mass that is left out makes the moment at a small tilt less than 1.
+    while not value > 100 * (error + moments.lost) and error < 1 and small < 1e15:
+        small *= 30
+        moments = _Moments(factors, delta, small)
+        value, error = moments.at(small)
     if not (error < 1 and value > 0):
         return None
     # K(c) is about c(c+1)/2 times the variance of the loss.
@@ -376,9 +382,10 @@ def _plan(
     # log of e^(K - cε) / δ at the saddle point
     thin = math.log(c * (c + 1) * math.sqrt(2 * math.pi * curvature + 1 / c**2))
     if epsilon is None:
-        epsilon = (at_c - log_delta - thin) / c
+        # Where δ is nearly δ(0), the estimate may be below 0.
+        epsilon = max((at_c - log_delta - thin) / c, 0.0)
     scale = at_c - c * epsilon - log_delta
-    if not (epsilon > 0 and scale - thin < WORST_SCALE):
+    if not scale - thin < WORST_SCALE:
         return None
     left = (-math.log(precise) - log_delta) / c
     right = min((value - at * epsilon - log_delta - math.log(precise)) / (at - c) for at, value in chernoff)
