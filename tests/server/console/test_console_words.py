@@ -74,7 +74,7 @@ def test_known_people_under_another_unit_are_told_which_one_they_have(tmp_path: 
         fields |= {"person": "ward", "known": "yes", **{f"kind.{i}": "text" for i in range(8)}}
         shown = unescape(Browser(world, "olga").post("/console/add", **fields).text)
         assert "This data has a budget already, and its unit is another" in shown
-        assert "of 'visits', protects one person ('patient_id', at most 3 rows) added or removed" in shown
+        assert "of 'visits', which protects one person ('patient_id', at most 3 rows) added or removed" in shown
         assert "Fill in the same unit as then" in shown
 
 
