@@ -106,7 +106,7 @@ def test_fact_post_processing_keeps_the_curve() -> None:
     assert doubled.release(10, entropy=noise.ReplayEntropy(4)) == 2 * HALF.release(10, entropy=noise.ReplayEntropy(4))
     with worded(InvalidOperation):
         doubled.error(confidence=0.9)
-    with pytest.raises(InvalidOperation, match="no lower bound"):
+    with worded(InvalidOperation):
         doubled.efficiency()
     with pytest.raises(InvalidParameter, match="function"):
         HALF.then(3)  # type: ignore[arg-type]
@@ -316,5 +316,5 @@ def test_who_decides_the_part_depends_on_the_relation() -> None:
     ids=["whole", "real", "composed", "sum"],
 )
 def test_an_entropy_that_is_none_is_refused(mechanism: Mechanism, entropy: Any) -> None:
-    with pytest.raises(InvalidParameter, match="must be an Entropy"):
+    with worded(InvalidParameter, parameter="entropy"):
         mechanism.release(3, entropy=entropy)

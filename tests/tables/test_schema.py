@@ -393,7 +393,7 @@ def test_brackets_within_brackets_are_counted_before_they_are_read(
 
     assert read_schema("tables: {t: {public: true, columns: {x: {kind: text, keys: ['[[', '{']}}}}\n")
     monkeypatch.setattr(yaml_text.yaml, "load", read)
-    with pytest.raises(UnreadableRecord, match="nested too deeply"):
+    with worded(UnreadableRecord):
         read_schema("tables: " + opening * 2000 + "\n")
 
 

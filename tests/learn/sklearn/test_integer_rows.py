@@ -146,7 +146,7 @@ def test_bounds_are_declared_and_make_sense(bounds: Any, words: str) -> None:
 def test_columns_by_number_are_told_how_to_get_names() -> None:
     numbered = pd.DataFrame(np.zeros((3, 2)))
     model = MODELS["scaler"](mu=1.0).set_params(bounds={0: (0, 1), 1: (0, 1)})
-    with pytest.raises(InvalidParameter, match=r"rename\(columns=str\)"):
+    with worded(InvalidParameter, parameter="bounds"):
         model.fit(numbered)
     model.set_params(bounds={"0": (0, 1), "1": (0, 1)}).fit(numbered.rename(columns=str))
 

@@ -210,7 +210,7 @@ def _trained(trainer, how, when):
 @pytest.mark.parametrize("when", ["before", "after", "public"])
 def test_data_cannot_be_kept_in_a_buffer(how, when):
     trainer = made(Keeping(), learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
-    with pytest.raises(InvalidParameter, match=r"mean.*wrote data"):
+    with worded(InvalidParameter, parameter="model"):
         _trained(trainer, how, when)
 
 

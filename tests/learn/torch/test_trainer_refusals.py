@@ -227,7 +227,7 @@ class Averaging(nn.Module):
 
 @pytest.mark.parametrize("how", ["in place", "assigned", "past autograd", "frozen"])
 def test_models_that_keep_averages_of_the_data_are_refused_however_they_do_it(how):
-    with pytest.raises(InvalidParameter, match=r"mean.*wrote data"):
+    with worded(InvalidParameter, parameter="model"):
         run(made(Averaging(how), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
@@ -362,7 +362,7 @@ def test_a_dataset_that_changes_its_length_is_refused():
         rows.append(rows[0])
         return each
 
-    with pytest.raises(InvalidParameter, match="changed its length"):
+    with worded(InvalidParameter, parameter="dataset"):
         run(trainer, losses=growing)
 
 
@@ -386,7 +386,7 @@ def test_losses_that_mean_nothing_are_refused(change, words):
 
 def test_batches_cannot_be_left_out_or_used_twice():
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=3, noise=1.0))
-    with pytest.raises(InvalidOperation, match="was not called"):
+    with worded(InvalidOperation):
         list(trainer)
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.9, steps=3, noise=1.0))
     batch = next(iter(trainer))

@@ -438,7 +438,7 @@ def test_as_many_entries_as_were_lost_below_a_running_server_are_another_history
     kept = place.read_bytes()
     back_to(there, head.number, head.hash, postgres)
     for _ in range(2):
-        with pytest.raises(LedgerDamaged, match="restart the server"):
+        with worded(LedgerDamaged):
             there.curator.batch(OLGA, "visits", questions, COST)
     assert there.ledger.head == head, "nothing is charged in a history that this process does not know"
     with pytest.raises(LedgerDamaged):
@@ -462,7 +462,7 @@ def test_another_name_of_the_family_does_not_go_on_in_a_restored_ledger_either(b
     ask(there, 2)
     back_to(there, head.number, head.hash, postgres)
     for number in (3, 4, 5):  # as many entries as were lost, and more
-        with pytest.raises(LedgerDamaged, match="restart the server"):
+        with worded(LedgerDamaged, number=7):
             there.curator.ask(OLGA, "again", mine.format(number), cost)
     there.curator.close()
 

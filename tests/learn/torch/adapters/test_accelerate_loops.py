@@ -82,7 +82,7 @@ def test_bfloat16_works_and_the_collate_function_of_the_loader_is_used():
 def test_what_would_break_the_promise_is_refused():
     accelerator, model, optimizer, _ = prepared()
     for name in ("clip_grad_norm_", "clip_grad_value_"):
-        with pytest.raises(InvalidOperation, match="each example clipped"):
+        with worded(InvalidOperation):
             getattr(accelerator, name)(model.parameters(), 1.0)
     for name in ("save_state", "load_state"):
         with worded(InvalidOperation):

@@ -87,7 +87,7 @@ def test_a_text_without_labelled_tokens_has_loss_zero():
 
 def test_models_with_other_losses_are_refused():
     model, labels = made("classes")
-    with pytest.raises(InvalidParameter, match="compute_loss_func"):
+    with worded(InvalidParameter, parameter="train_dataset"):
         example_losses.of_model(model, model(input_ids=WORDS), None)
     questions = tf.DistilBertForQuestionAnswering(tf.DistilBertConfig(**DISTIL))
     with worded(InvalidParameter, parameter="model"):
