@@ -140,7 +140,7 @@ def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
     """The curves as a tuple, each checked by `check_curve`; at least one."""
     if isinstance(values, Curve) or not isinstance(values, Sequence) or not values:
         raise InvalidParameter(name, values, "must be a non-empty sequence of curves")
-    # An entry that is no curve may be data.
+    # An entry that is not a curve may be data.
     return tuple(check_curve(name, v if isinstance(v, Curve) else NOTHING) for v in values)
 
 

@@ -106,7 +106,7 @@ class SelectionPlan:
     @property
     def is_tree(self) -> bool:
         """Whether a spanning tree of pairs is chosen ("mst"), not tables in rounds ("adaptive")."""
-        return self.asked.method == "mst"
+        return self.asked.counting.is_tree
 
     @property
     def at_once(self) -> int:

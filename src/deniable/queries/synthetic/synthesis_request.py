@@ -48,17 +48,40 @@ MOST_ROOM: Final = 32_000_000
 """The most numbers in the matrices of a fit, which has two of each: half a gigabyte."""
 MOST_COUNTED: Final = 2100
 """The most marginals: 64 single columns and all their pairs."""
-METHODS: Final = ("pairs", "independent", "mst", "adaptive")
-CHOOSING: Final = frozenset({"mst", "adaptive"})
-"""The methods that choose tables by the data, as a part of what is paid for."""
-FOR_SINGLE: Final = {
-    "pairs": Fraction(1),
-    "independent": Fraction(1),
-    "mst": Fraction(1, 5),
-    "adaptive": Fraction(1, 10),
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CountingMethod:
+    """A value of the argument `method`: which tables are counted."""
+
+    name: str
+    for_known: Fraction = Fraction(1)
+    """The share of the cost for counts that are known beforehand. The rest is for tables that the data choose, and for
+    the choice."""
+    is_single: bool = False
+    """Whether each column is counted alone."""
+    is_tree: bool = False
+    """Whether a spanning tree of pairs is chosen."""
+    is_in_rounds: bool = False
+    """Whether tables are chosen in rounds, from those that a target or a workload names and the smaller ones."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the data choose tables, as a part of what is paid for."""
+        return self.for_known < 1
+
+
+DEFAULT_METHOD: Final = "pairs"
+COUNTING_METHODS: Final[Mapping[str, CountingMethod]] = {
+    each.name: each
+    for each in (
+        CountingMethod(DEFAULT_METHOD),
+        CountingMethod("independent", is_single=True),
+        CountingMethod("mst", Fraction(1, 5), is_tree=True),
+        CountingMethod("adaptive", Fraction(1, 10), is_in_rounds=True),
+    )
 }
-"""The share of the cost for counts that are known beforehand; the rest is for tables that are chosen by the data, and
-for the choice."""
 FOR_KEYS: Final = Fraction(1, 10)
 """The share of the cost for finding keys that the schema does not list. The threshold falls with its square root."""
 PLACEHOLDERS: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
@@ -132,7 +155,7 @@ class Synthesis:
     """The indices of columns whose keys a noisy count finds. Until then, each has placeholders for its keys."""
     finding: tuple[Question, ...] = ()
     """The counts that find these keys."""
-    method: str = METHODS[0]
+    method: str = DEFAULT_METHOD
     candidates: tuple[tuple[int, ...], ...] = ()
     """The marginals that may be measured too, if the data choose some of them; `measured` contains the chosen ones as
     soon as they are known.
@@ -141,6 +164,11 @@ class Synthesis:
     """The weight of each candidate, at most 1. It grows with the columns shared with the requested tables."""
     offered: tuple[Question, ...] = ()
     """The counts by these candidates."""
+
+    @property
+    def counting(self) -> CountingMethod:
+        """Which tables are counted, as an object."""
+        return COUNTING_METHODS[self.method]
 
     @property
     def hash(self) -> str:
@@ -270,15 +298,15 @@ def asked(
     _check_values(sizes)
     everything = counted(ordered, sizes, method, target, workload)
     _check_sizes(ordered, sizes, everything)
-    candidates = tuple(each for each in everything if len(each) > 1 and method in CHOOSING)
+    candidates = tuple(each for each in everything if len(each) > 1 and COUNTING_METHODS[method].chooses)
     measured = everything[: len(everything) - len(candidates)]
     forbidden = Forbidden.of(sizes, [impossible_combinations.places(rule, found) for rule in rules])
     if forbidden.forbids_all(sizes):
         rule = "forbids every possible row"
         raise InvalidParameter("forbid", NOTHING, rule, "list the combinations that cannot occur")
     to_find = tuple(i for i, each in enumerate(found) if each.name in unlisted)
-    fixed = FOR_SINGLE[method] if candidates else Fraction(1)
-    weights = _weights(candidates, counted(ordered, sizes, METHODS[0], target, workload))
+    fixed = COUNTING_METHODS[method].for_known if candidates else Fraction(1)
+    weights = _weights(candidates, counted(ordered, sizes, DEFAULT_METHOD, target, workload))
     return Synthesis(
         name, tuple(chosen), found, measured, _questions(frame, found, measured),
         tuple(fixed * each for each in shares(sizes, measured)), forbidden, frame, to_find,
@@ -363,7 +391,11 @@ def _questions(
 
 def _check_one_of(method: str, target: str | None, workload: object) -> None:
     """Refuse more than one of a method other than "pairs", a target, and a workload."""
-    given = {"workload": workload is not None, "target": target is not None, f'method="{method}"': method != METHODS[0]}
+    given = {
+        "workload": workload is not None,
+        "target": target is not None,
+        f'method="{method}"': method != DEFAULT_METHOD,
+    }
     if len(named := [name for name, is_given in given.items() if is_given]) > 1:
         rule = f"{' and '.join(named)} each say which tables are counted"
         remedy = 'leave all but one out; method="adaptive" takes a workload or a target'
@@ -379,12 +411,12 @@ def counted(
     Raises `InvalidParameter` if one of them is wrong, or if more than one of method, target and workload is given. The
     method "adaptive" may be combined with a target or a workload.
     """
-    if not isinstance(method, str) or method not in METHODS:
-        raise InvalidParameter("method", method, "is not a known method", choices("", METHODS))
-    if method == "adaptive":
-        return _with_smaller(counted(names, sizes, METHODS[0], target, workload))
+    if not isinstance(method, str) or method not in COUNTING_METHODS:
+        raise InvalidParameter("method", method, "is not a known method", choices("", COUNTING_METHODS))
+    if COUNTING_METHODS[method].is_in_rounds:
+        return _with_smaller(counted(names, sizes, DEFAULT_METHOD, target, workload))
     _check_one_of(method, target, workload)
-    if method == "independent":
+    if COUNTING_METHODS[method].is_single:
         return tuple((place,) for place in range(len(sizes)))
     if workload is None:
         return tuple(marginals(sizes, target=None if target is None else names.index(target)))

@@ -86,7 +86,7 @@ class Synthetic:
     @cached_property
     def model(self) -> Mixture:
         """The fitted distribution, before impossible combinations are removed. Fitting may take half a minute."""
-        is_tree = self._asked.method == "mst"
+        is_tree = self._asked.counting.is_tree
         fits, work = (_FITS_OF_A_TREE, 0.7 * MOST_WORK) if is_tree else (FITS, None)
         return raked(fit(self._asked.sizes, self._known, fits=fits, work=work), self._known, self._asked.forbidden)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.queries.plan.answer_notes import short
-from deniable.queries.synthetic.synthesis_request import METHODS
+from deniable.queries.synthetic.synthesis_request import DEFAULT_METHOD
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console.analyst_pages import account
 from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
@@ -51,7 +51,7 @@ async def _shown(
     typed = {
         "amount": visit.text("amount", _AMOUNT),
         "target": visit.text("target"),
-        "method": visit.text("method", METHODS[0]),
+        "method": visit.text("method", DEFAULT_METHOD),
         "chosen": visit.form.getlist("column"),
     }
     asked = visit.request.query_params
@@ -116,7 +116,7 @@ def _asked(visit: Visit) -> SynthesisBody:
         raise InvalidParameter("ε", NOTHING, "must be a positive number, such as 0.5")
     target = visit.text("target")
     columns = [column for _, column in found]
-    method: Any = visit.text("method", METHODS[0])
+    method: Any = visit.text("method", DEFAULT_METHOD)
     return SynthesisBody(table=found[0][0], columns=columns, target=target or None, method=method, epsilon=epsilon)
 
 
