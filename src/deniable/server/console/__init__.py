@@ -3,7 +3,8 @@
     console_guard       sign-in, cookies, form secrets, and the security policy of pages
     analyst_pages, owner_pages, auditor_pages, admin_pages      the pages of each role
     synthetic_pages, standing_pages      synthetic tables, standing questions
-    page_templates, page_drawings, budget_words      templates and their filters, SVG pictures, a budget in words
+    page_templates, page_drawings, budget_words      filters of templates, SVG pictures, a budget in words
+    templates, static   the HTML of the pages; the style sheet (with dark colours) and the script
 
 The server renders pages from templates that escape everything. They work without scripts; a small script shows prices
 while a person types. Nothing is loaded from other sites. The console calls the same curator and desk as the API, with
