@@ -50,7 +50,7 @@ def attributes(value: Any) -> Parts:
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer whose copy would differ from it, with the contents that were read when it arrived."""
+    """An answer that cannot be copied faithfully, and its contents as they were when it arrived."""
 
     answer: Any
     contents: Any

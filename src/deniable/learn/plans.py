@@ -164,7 +164,7 @@ class Plan(PricedPlan):
         """Which of these records (numbers from 0) take part in step `step`, counted from 0."""
 
     def draws(self) -> StepDraws:
-        """Draws the batches of one run. The plan itself, unless a batch depends on the batches before it."""
+        """The object that draws the batches of one run: the plan itself, unless a batch depends on those before it."""
         return self
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """One of many categories: k-ary randomized response, unary encodings, optimized local hashing, subset selection.
 
-Let E = e^ε, and let there be d categories. For any two answers, a report is with some probability t a randomized
-response at ε between the two, and otherwise its law is the same for both; the report shows which case occurred. This
-gives the exact curve. For two or more reports it is smaller than the curve that holds for every ε-private mechanism.
+Let E = e^ε, and let there be d categories. Take any two answers. With some probability t a report is a randomized
+response at ε between them; otherwise its law is the same for both. The report itself shows which case occurred, so the
+curve is exact. For two or more reports it is smaller than the curve that holds for every ε-private mechanism.
 
 =========================  =======================  ==========================  =======================
 protocol                   own answer supported     other answer supported      t

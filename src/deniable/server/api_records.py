@@ -42,7 +42,7 @@ MOST_WRITTEN: Final = 20_000
 """The most bytes of a dataframe's steps as JSON, which take about twice as many as the same question in SQL."""
 
 
-def question_now(session: Session, text: str) -> str | Question:
+def question_from_text(session: Session, text: str) -> str | Question:
     """A question for a session, from the text that a client sent: SQL, or a question built from dataframe steps."""
     if isinstance(sent(text), NotedSQL):
         return text
@@ -56,9 +56,9 @@ def question_now(session: Session, text: str) -> str | Question:
         return question_of(text, session.tables)
 
 
-def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
+def ask_text(session: Session, text: str, **cost: Any) -> Answer | Grouped:
     """Ask a session. SQL may also have several sets of keys, or shares of a total."""
-    asked = question_now(session, text)
+    asked = question_from_text(session, text)
     return session.sql(asked, **cost) if isinstance(asked, str) else session.ask(asked, **cost)
 
 
@@ -100,8 +100,10 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
 
 
 def refinable(session: Session, asked: str | Question, confidence: float) -> Answer | None:
-    """The stored answer to a question, to be refined; None if there is none. Shares of a total are those of `sql`; a
-    batch also answers questions about shares that `sql` refuses, by windows over the counts.
+    """The stored answer to a question, to be refined; None if there is none.
+
+    A question about shares of a total is stored by its counts. One that `sql` refuses was asked in a batch, which
+    computes shares as windows over the counts; it is stored as it is.
     """
     with suppress(QuestionRefused, InvalidParameter):
         shares = shares_in(asked)
@@ -115,7 +117,7 @@ def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer
     """The plan of a question as text. With a cost, the text also states the noise at this cost, and how several tables
     divide it.
     """
-    asked = question_now(session, text)
+    asked = question_from_text(session, text)
     made = None if cost is None else session.price(asked, payer=payer, **cost)
     if made is None or isinstance(made, Price):
         return session.explain(asked if made is None else made)
@@ -125,7 +127,7 @@ def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer
 def priced_batch(session: Session, dataset: str, questions: list[str], **cost: Any) -> dict[str, Any]:
     """The price of a batch as JSON."""
     with session.limits(questions[0] if len(questions) == 1 and names_sets(questions[0]) else ""):
-        asked = [question_now(session, each) for each in questions]
+        asked = [question_from_text(session, each) for each in questions]
         sets = sets_of(asked[0], session.tables) if len(asked) == 1 else None
     return priced(dataset, session.price_batch(asked if sets is None else sets.questions, **cost))
 
@@ -136,7 +138,7 @@ def priced(dataset: str, found: Price | Quoted) -> dict[str, Any]:
     return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "papers": price_papers(found)}
 
 
-def moment(answer: Answer) -> float:
+def charge_time(answer: Answer) -> float:
     """The time of its charge, in seconds since 1970."""
     return datetime.fromisoformat(answer.receipt.time).timestamp()
 

@@ -25,7 +25,7 @@ from deniable.server import api_records
 from deniable.server.access.bearer_tokens import FRESH, TokenGate
 from deniable.server.access.oidc import configured
 from deniable.server.access.sign_in import Reception
-from deniable.server.api_records import answer_record, asked_now, moment, noted, question_now, recalled
+from deniable.server.api_records import answer_record, ask_text, charge_time, noted, question_from_text, recalled
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
 from deniable.server.charge_fate import ThreadWork
 from deniable.server.datasets import kinship
@@ -114,7 +114,7 @@ class Curator:
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """The price of a question. Free: reads no data."""
         session = self._session(person, dataset)
-        return api_records.priced(dataset, session.price(question_now(session, sql), payer=person.name, **cost))
+        return api_records.priced(dataset, session.price(question_from_text(session, sql), payer=person.name, **cost))
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
         """The plan of a question, with its noise if a cost is given. Free: reads no data."""
@@ -126,7 +126,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Answer a question, and charge its cost. A question that was answered before is free."""
         session = self.paying(person, dataset, key)
-        answer = asked_now(session, sql, key=key, payer=person.name, **cost)
+        answer = ask_text(session, sql, key=key, payer=person.name, **cost)
         self.note(person, dataset, noted(sql, answer))
         return answer_record(dataset, answer)
 
@@ -135,7 +135,7 @@ class Curator:
     ) -> dict[str, Any]:
         """Spend more on an answered question, and merge both answers. InvalidParameter if it was never answered."""
         session = self.paying(person, dataset, key)
-        asked = question_now(session, sql)
+        asked = question_from_text(session, sql)
         before = api_records.refinable(session, asked, cost["confidence"])
         if before is None:
             raise InvalidParameter("sql", NOTHING, "must have been answered before it is refined", "ask it first")
@@ -150,7 +150,7 @@ class Curator:
         """Answer several questions for one cost: all are charged, or none."""
         session = self.paying(person, dataset, key)
         with session.limits():
-            asked = [question_now(session, each) for each in questions]
+            asked = [question_from_text(session, each) for each in questions]
         answers = session.batch(asked, key=key, payer=person.name, **cost)
         self.note(person, dataset, list(zip(questions, answers, strict=True)))
         return {"dataset": dataset, "answers": [answer_record(dataset, answer) for answer in answers]}
@@ -196,7 +196,7 @@ class Curator:
         opened = self.open(person, dataset)
         rehearsal = opened.rehearsal()
         try:
-            answer = asked_now(rehearsal, sql, **cost)
+            answer = ask_text(rehearsal, sql, **cost)
         finally:
             rehearsal.ledger.close()
         return api_records.rehearsed(dataset, answer, self._left(person, opened.session.ledger))
@@ -563,7 +563,7 @@ class Curator:
         work.charged = any(not answer.receipt.replayed for _, answer in answered)
         assert work.ledger is not None
         answers = [
-            ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
+            ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, charge_time(answer))
             for sql, answer in answered
         ]
         new = [each for each, (_, answer) in zip(answers, answered, strict=True) if not answer.receipt.replayed]

@@ -113,8 +113,8 @@ class QuantizedLoss(Atom):
     def pair(self) -> LawPair:
         pair, edges = curve_pair(self.curve), np.array(self.edges)
 
-        # Each side from the laws of its own side: the upper laws count cut mass as infinite loss, which is not certain,
-        # so the lower laws must not contain it.
+        # The upper side is made from the upper laws and the lower side from the lower laws. Upper laws count the mass
+        # that was cut off as infinite loss; lower laws must not, because that loss is not certain.
         def bins(one: Sided, other: Sided, at: Floats) -> Sided:
             return Sided(
                 _merge_bins(one.upper, other.upper, at, "upper"), _merge_bins(one.lower, other.lower, at, "lower")

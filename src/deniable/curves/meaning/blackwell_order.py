@@ -24,7 +24,7 @@ FLOOR = 1e-7
 
 @quietly
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
-    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε.
+    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR × tolerance for every real ε.
 
     True is certified. The result is also False if the bounds of one curve cannot be certified.
     """

@@ -25,7 +25,7 @@ def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
 
 
 @final
-class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no types where they are checked
+class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not installed where types are checked
     """DP-AdamBC: Adam whose second moment is corrected for the variance of the noise.
 
     Noise of variance Φ in every gradient increases v by Φ in expectation. If that dominates, Adam moves all coordinates

@@ -161,8 +161,8 @@ class Jointly:
     """(name, expression, public values) of each key."""
     forms: tuple[Form, ...]
     rows: tuple[NoisePlan, ...]
-    """The questions from whose rows a helper table may be counted: all of them, also those with a stored answer (`only`
-    drops these), because the others may know some keys by other names.
+    """All questions, also those with a stored answer, which `only` drops from the questions to measure. A helper table
+    may be counted from the rows of any of them: some may have its keys under other names, and cannot count it.
     """
     room: int = MOST_TOGETHER
     """The most cells of a helper table."""
@@ -239,7 +239,7 @@ class Jointly:
 
     @cached_property
     def _reach(self) -> dict[Columns, float]:
-        """The L1 sensitivity of each table relative to the largest one; a total may have a smaller one."""
+        """The L1 sensitivity of each table, divided by the largest of them; that of a total may be smaller."""
         return {table: self._l1(table) / self._most_l1 for table in (*self.tables, *self._helpers)}
 
     def least(self, budget: Budget, targets: Sequence[float | None], confidence: float) -> Made:
@@ -485,9 +485,10 @@ class _NoiseRoute(ABC):
 
     @abstractmethod
     def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
-        """The noise for every cost whose errors are in the best proportion for these targets.
+        """A function from a cost to the noise whose errors have the best proportions for these targets.
 
-        ± at a confidence is about a multiple of the standard deviation; the search for the cost makes up for the rest.
+        Targets are half-widths. They are taken as multiples of standard deviations, which is nearly true; the search
+        for the cost corrects the difference.
         """
 
 

@@ -101,8 +101,8 @@ class Pattern:
     def scans(self) -> int:
         """The most times that a character of the text is examined, for each character of the pattern.
 
-        A match is tried from each place of the text. A repetition can scan the same characters again from a later place
-        only if it contains all letters of the part before it.
+        A match is tried from each place of the text, so a repetition may read the same characters from many places.
+        That cannot happen if a fixed letter before it is one that the repetition does not match.
         """
         if self.starts:
             return 1

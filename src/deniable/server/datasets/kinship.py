@@ -123,7 +123,7 @@ def check_public(
 ) -> None:
     """Raise InvalidParameter if a table is declared public whose people a registered dataset of any owner protects.
 
-    Compared are the file, and the cells of people and rows. A list of the same people with other columns is another
+    The file is compared, and the cells of people and rows. A list of the same people with other columns is another
     table, and may be public.
     """
     for name, path in files.items():

@@ -40,7 +40,7 @@ def _listening(on_linear: OnLinear) -> FunctionType:
 
 
 @final
-class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
+class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch is not installed where types are checked
     """While entered, torch's attention function is replaced by the recording copy."""
 
     def __init__(self, on_linear: OnLinear) -> None:

@@ -66,7 +66,7 @@ def clear_in(graph: fx.Graph) -> bool:
 
 
 @final
-class ClearedMemory(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
+class ClearedMemory(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked
     """Clears uninitialised memory, and calls `wrote` with each tensor that an operation changes.
 
     For passes without a trace: a trace clears memory itself.

@@ -28,8 +28,8 @@ from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, Mixe
 from deniable.learn.torch.guards.torch_calls import (
     HOOKS,
     READS,
-    Chance,
     FunctionCalls,
+    GeneratorWatch,
     digest_of,
     hooks_of,
     looked_into,
@@ -210,7 +210,7 @@ class Numbers:
 
 
 @final
-class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
+class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked
     """Runs beside a forward pass, and checks whether the pass runs the operations of a proved program."""
 
     has_peeked = False
@@ -219,7 +219,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         super().__init__()
         self._program, self._numbers = program, Numbers(leaves, program.outers)
         self._at = self._met = 0
-        self._chance = Chance() if any(step.draws for step in program.steps) else None
+        self._chance = GeneratorWatch() if any(step.draws for step in program.steps) else None
         self.is_off = False
         self._has_run: bool | None = None
         self.is_other = False

@@ -49,8 +49,8 @@ from deniable.learn.torch.guards.tensor_domains import (
 from deniable.learn.torch.guards.torch_calls import (
     HOOKS,
     READS,
-    Chance,
     FunctionCalls,
+    GeneratorWatch,
     digest_of,
     hooks_of,
     looked_into,
@@ -74,7 +74,7 @@ NORMS = frozenset({"batch_norm", "native_batch_norm"})
 
 
 @final
-class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
+class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked
     """The domains of all tensors computed from a batch of `count` examples while this mode is entered."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         """ids of the tensors that the operations of the current function were called with."""
         self._peeked: MixedExamples | None = None
         self._hooked: MixedExamples | None = None
-        self._chance = Chance()
+        self._chance = GeneratorWatch()
         self._repeated: str | None = None
         """The name of an operation whose random numbers can be repeated by a person who knows the seed."""
         self.is_off = False

@@ -35,7 +35,7 @@ HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook", "grad_
 """Functions that put Python code into a backward pass, which no rule covers. A node (`grad_fn`) takes hooks as well."""
 
 INSIDE = ("deniable.", "torch.")
-"""Code that may read a node without putting a hook on it."""
+"""Modules, by the beginning of their name, that read nodes and put no hooks on them."""
 
 GIVES_NODES = "torch.autograd.graph"
 """A module of torch that returns nodes to its callers (`get_gradient_edge`), or puts hooks on them."""
@@ -48,7 +48,7 @@ def looked_into(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
 
 
 @final
-class FunctionCalls(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
+class FunctionCalls(TorchFunctionMode):  # type: ignore[misc]  # torch is not installed where types are checked
     """Intercepts calls of torch's functions, which may run several operations each."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -88,7 +88,7 @@ def _is_inside(module: str) -> bool:
 
 
 @final
-class Chance:
+class GeneratorWatch:
     """Detects whether the seed or the state of torch's own generators was set since this was made."""
 
     def __init__(self) -> None:
