@@ -47,3 +47,10 @@ def test_tables_of_a_ledger_in_a_database_keep_its_budget_beside_others(tmp_path
         assert session.ledger.names == ["others"]
     with worded(InvalidParameter, parameter="ledger"):
         dn.session({"others": frame, "visits": frame}, **about)
+
+
+@pytest.mark.parametrize("wrong", [{"budgte": 1}, {"keep": "no"}, {"progress": 1}, {"eps": 0.1}])
+def test_a_wrong_option_of_a_session_is_named_before_anything_is_opened(wrong: Any) -> None:
+    """A misspelt option was a TypeError without its remedy, and keep="no" counted as True: it stored the table."""
+    with worded(InvalidParameter, parameter=next(iter(wrong))):
+        dn.session({}, **wrong)

@@ -64,7 +64,8 @@ STORIES: Final[dict[str, Story]] = {
     ),
     "homogeneity": Story(
         lambda: Homogeneity(size=4),
-        "A 4-anonymous table: four people each look alike. But the other three of this class all have the secret.",
+        "A 4-anonymous table: each person looks like three others. But in one group of four, the other three all have "
+        "the secret.",
     ),
     "intersection": Story(
         lambda: Intersection(size=4, chance=0.25),
@@ -72,7 +73,7 @@ STORIES: Final[dict[str, Story]] = {
     ),
     "differencing": Story(
         lambda: Differencing(people=1000),
-        "Two counts: how many have it, and how many have it who are not named Z. What remains is Z.",
+        "Two counts: how many people have the secret, and how many of those not named Z. The difference is Z's secret.",
     ),
     "averaging": Story(
         lambda: Averaging(answers=100),
@@ -80,12 +81,13 @@ STORIES: Final[dict[str, Story]] = {
     ),
     "reconstruction": Story(
         lambda: Reconstruction(people=64, questions=256),
-        "64 people with a secret each. Nobody asks about a person: 256 questions compare random groups, how many more "
-        "have it here than there. Then least squares.",
+        "64 people, of whom some have a secret. No question is about one person: each of 256 asks how many more people "
+        "of one random group have the secret than of another. Least squares then finds who has it.",
     ),
     "linear-reconstruction": Story(
         lambda: LinearReconstruction(people=32, questions=128),
-        "32 people, 128 questions about random groups. Then a linear program finds who fits all answers best.",
+        "32 people, 128 questions about random groups. A linear program then finds the secrets that fit all answers "
+        "best.",
     ),
     "membership": Story(
         _statistics,

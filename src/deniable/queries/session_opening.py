@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
-from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable
+from deniable import arguments
+from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable, require_known
 from deniable.ledger import Budget, Ledger, Renewal
 from deniable.ledger.stores.home_and_secret import derived
 from deniable.ledger.stores.store_opening import checked_place
@@ -46,6 +47,7 @@ def session(
     engine: object = "duckdb",
     keep: bool = True,
     progress: bool = False,
+    **unknown: Never,
 ) -> Session:
     """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
 
@@ -69,6 +71,9 @@ def session(
     ledger has another budget or protects another kind of unit, or if the data differs from its declared version, and
     `EngineFailed` if a source cannot be read.
     """
+    require_known(session, (), unknown)
+    for option, given in (("keep", keep), ("progress", progress)):
+        arguments.boolean(option, given)
     sources = _named(source)
     if not sources and not public:
         raise InvalidParameter("source", NOTHING, "must name at least one table", 'write {"visits": "visits.parquet"}')
