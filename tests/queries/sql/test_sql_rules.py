@@ -25,6 +25,8 @@ def test_what_breaks_a_rule_is_refused_with_it(name: str) -> None:
     assert refused.value.code == RULES[name].code
     if name in {"table", "column"}:
         assert "choose from" in refused.value.rewrite, "names that are there, instead of an example"
+    elif name == "syntax":
+        assert refused.value.rewrite == 'it cannot be read at "FROM", after "SELECT COUNT(*"'
     else:
         assert refused.value.rewrite == f"for example: {RULES[name].rewrite}"
 
@@ -127,11 +129,15 @@ def test_every_code_is_of_the_closed_list() -> None:
         ("SELECT FOO(age) FROM visits", "for example: SELECT COUNT(*) FROM visits WHERE age % 2 = 0"),
         ("SELECT AVG(*) FROM visits", "name one in AVG(...)"),
         ("SELECT QUANTILE(age) FROM visits", "write QUANTILE(..., 0.9)"),
+        ("SELECT COUNT(*) FROM visits HWERE age > 3", 'it cannot be read at "age", after "visits HWERE"'),
+        ("SELECT ward COUNT(*) FROM visits", 'it cannot be read at "(", after "ward COUNT"'),
+        ("SELECT COUNT(*) FROM visits WHERE age >", 'it cannot be read at ">", after "WHERE age"'),
+        ("SELECT AVG(age, 3) FROM visits", 'it cannot be read at ")", after "AVG(age, 3"'),
     ],
 )
-def test_a_function_that_is_nearly_right_is_named(text: str, remedy: str) -> None:
-    """COUTN was answered with an example about ages, AVG(*) with "rows cannot be listed", and a quantile without its
-    fraction with an example about wards.
+def test_what_is_nearly_right_is_named(text: str, remedy: str) -> None:
+    """COUTN was answered with an example about ages, AVG(*) with "rows cannot be listed", a quantile without its
+    fraction with an example about wards, and a misspelt keyword with COUNT(*).
     """
     with worded(QuestionRefused) as refused:
         parse(text, EXAMPLE)

@@ -10,10 +10,10 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, NoReturn, final
 
 from deniable.errors import MissingExtra, QuestionRefused
-from deniable.queries.plan.refusals import MOST_BYTES, MOST_NESTED, refuse
+from deniable.queries.plan.refusals import MOST_BYTES, MOST_NESTED, RULES, refuse
 from deniable.queries.sql.dialect_meanings import translated
 from deniable.queries.sql.function_names import called, note_names, written
 from deniable.queries.sql.named_dialects import DIALECTS, named_dialect
@@ -64,7 +64,7 @@ def parsed(text: str) -> Text:
         trees = dialect.parser().parse(tokens, plain)
     except SqlglotError as error:
         _refuse_unfinished(str(error), tokens, dialect)
-        refuse("syntax")
+        _refuse_unreadable(error)
     except RecursionError:
         refuse("depth")
     except Exception:  # a bug of the parser must not surface
@@ -114,6 +114,20 @@ def _refuse_unfinished(message: str, tokens: list[Token], dialect: sqlglot.Diale
         if any(words[at : at + 3] == [name.upper(), "(", "DISTINCT"] for at in range(len(words))):
             refuse("distinct aggregate")  # the parser reads all columns after DISTINCT as one argument
         raise QuestionRefused("kinds", f"{name} needs more arguments", f"write {name} with all of its arguments")
+
+
+def _refuse_unreadable(error: SqlglotError) -> NoReturn:
+    """Refuse a text that the parser cannot read, and say at which word it stopped."""
+    [found, *_] = getattr(error, "errors", None) or [{}]
+    word, before = str(found.get("highlight") or ""), str(found.get("start_context") or "").split()
+    if not 0 < len(word) <= _SHOWN:
+        refuse("syntax")
+    after = f', after "{" ".join(before[-2:])[-_SHOWN:]}"' if before else ""
+    raise QuestionRefused("syntax", RULES["syntax"].rule, f'it cannot be read at "{word}"{after}')
+
+
+_SHOWN: Final = 60
+"""The most characters of a text that a refusal repeats."""
 
 
 def _tokens(text: str, dialect: sqlglot.Dialect) -> list[Token]:
