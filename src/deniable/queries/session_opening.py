@@ -72,8 +72,8 @@ def session(
     `EngineFailed` if a source cannot be read.
     """
     require_known(session, (), unknown)
-    for option, given in (("keep", keep), ("progress", progress)):
-        arguments.boolean(option, given)
+    arguments.boolean("keep", keep)
+    arguments.boolean("progress", progress)
     sources = _named(source)
     if not sources and not public:
         raise InvalidParameter("source", NOTHING, "must name at least one table", 'write {"visits": "visits.parquet"}')
