@@ -133,6 +133,7 @@ def test_every_code_is_of_the_closed_list() -> None:
         ("SELECT ward COUNT(*) FROM visits", 'it cannot be read at "(", after "ward COUNT"'),
         ("SELECT COUNT(*) FROM visits WHERE age >", 'it cannot be read at ">", after "WHERE age"'),
         ("SELECT AVG(age, 3) FROM visits", 'it cannot be read at ")", after "AVG(age, 3"'),
+        ("SELECT COUNT(*) FROM visits GROUP BY", "name the keys after GROUP BY, or leave GROUP BY out"),
     ],
 )
 def test_what_is_nearly_right_is_named(text: str, remedy: str) -> None:

@@ -74,6 +74,8 @@ def parsed(text: str) -> Text:
         refuse("one")
     if not isinstance(found[0], exp.Expression):
         refuse("statement")
+    if not all(any(each.args.values()) for each in found[0].find_all(exp.Group)):
+        raise QuestionRefused("syntax", RULES["syntax"].rule, "name the keys after GROUP BY, or leave GROUP BY out")
     note_names(found[0], tokens, dialect)
     _note_today(found[0])
     return Text(found[0], options)
