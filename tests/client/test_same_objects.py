@@ -469,6 +469,11 @@ def test_an_error_names_the_same_argument(served: tuple[World, str], local: Sess
         wrong: tuple[tuple[str, Callable[[Any], object]], ...] = (
             ("weights", lambda s: s.batch([WARDS], epsilon=0.1, weights=[-1])),
             ("epsilon", lambda s: s.sql(WARDS, epsilon=-1)),
+            ("within", lambda s: s.price(WARDS, within={"n": -1})),
+            ("within", lambda s: s.price(WARDS, within={"n": True})),
+            ("bins", lambda s: s.price_synthesis(columns=["age"], bins={"age": 1}, epsilon=1)),
+            ("column", lambda s: s.price_bounds(5, epsilon=1)),
+            ("columns", lambda s: s.price_synthesis(columns=[1], epsilon=1)),
             ("name", lambda s: s.standing(5)),
             ("name", lambda s: s.standing("")),
             ("questions", lambda s: s.standing("some", [5], by="age", epsilon=1)),

@@ -239,6 +239,15 @@ def test_other_arguments_that_cannot_mean_anything() -> None:
         RenyiOdometer(order=2, delta=0)
 
 
+def test_the_order_of_a_budget_is_the_float_below_it() -> None:
+    """Divergences rise with the order: a cost at the given order bounds the one at a lower order, not at a higher."""
+    for order in (2.0, 7.3, 1e6):
+        above = Fraction(math.nextafter(order, math.inf))
+        for between in (above - Fraction(1, 10**40), (above + Fraction(order)) / 2):
+            assert RenyiFilter(order=between, epsilon=1, delta=0).order == order
+            assert RenyiOdometer(order=between, delta=1e-6).order == order
+
+
 @pytest.mark.slow
 @every_kind
 @settings(max_examples=100)

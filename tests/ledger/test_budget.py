@@ -7,7 +7,7 @@ import json
 import math
 import pickle
 from contextlib import nullcontext
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import mpmath as mp
@@ -86,6 +86,15 @@ def test_a_poor_first_guess_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(epsilon_mu_conversion, "_near", lambda epsilon, delta, guess=guess: guess)
         assert epsilon_mu_conversion.largest_mu2(ONE, 10**24) == right
     epsilon_mu_conversion.largest_mu2.cache_clear()
+
+
+def test_a_delta_that_is_only_as_small_as_its_own_error_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for less, fits in ((0, False), (Decimal("2e-38"), True)):
+        with localcontext() as context:
+            context.prec = 60
+            value = (1 - less) / Decimal(10**6)
+        monkeypatch.setattr(epsilon_mu_conversion, "gaussian_delta", lambda mu, epsilon, value=value: value)
+        assert epsilon_mu_conversion._fits(ONE, Fraction(1), Fraction(1, 10**6)) is fits
 
 
 def test_the_whole_promise_holds_as_a_curve() -> None:

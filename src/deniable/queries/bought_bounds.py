@@ -128,6 +128,8 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
 
     Raises `InvalidParameter` if the column is not a number or time, or has bounds or keys already.
     """
+    if not isinstance(column, str):
+        raise InvalidParameter("column", column, "must be text")
     name = private_table(table, tables)
     frame = Frame.of(name, tables)
     if column not in frame.names:

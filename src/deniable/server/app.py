@@ -131,12 +131,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     wrong = error.errors()
     if any(each["type"] == "json_invalid" for each in wrong):
         return await _problem(request, Problem("unreadable", "the body must be JSON"))
-    found = error_words.wrongs(wrong[:20], _model(request))
+    model = _model(request)
+    found = error_words.wrongs(wrong[:20], model)
     if [each["where"] for each in found] == ["body"] and "json" not in request.headers.get("Content-Type", "").lower():
         found[0]["rule"] += " in JSON, sent with Content-Type: application/json"
     facts: dict[str, Any] = {"errors": found}
     if len(found) == 1:
-        facts |= {"parameter": error_words.field(found[0]["where"]), "rule": found[0]["rule"]}
+        facts |= {"parameter": error_words.field(found[0]["where"], model), "rule": found[0]["rule"]}
     detail = "; ".join(f"{each['where'].removeprefix('body.')}: {each['rule']}" for each in found)
     return await _problem(request, Problem("invalid", detail, facts))
 

@@ -82,14 +82,19 @@ def where(wrong: Mapping[str, Any]) -> str:
     return ".".join(str(each) for each in wrong["loc"] if _TAG.search(str(each)) is None)
 
 
-def field(place: str) -> str:
-    """The name of the field at a place in the request: for an entry of a list, that of the list.
+def field(place: str, model: Any = None) -> str:
+    """The name of the field at a place in the request: for an entry of a list or an object, that of the list or object.
+
+    `model` is the class of the body, which distinguishes a field of an inner body from an entry.
 
     >>> field("body.budget.epsilon"), field("body.weights.0")
     ('epsilon', 'weights')
     """
-    *_, name = (each for each in place.split(".") if not each.isdecimal())
-    return name
+    first, *path = (each for each in place.split(".") if not each.isdecimal())
+    for depth in range(1, len(path)):
+        if model is not None and not _names_at(model, path[:depth]):
+            return path[depth - 1]
+    return path[-1] if path else first
 
 
 def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
