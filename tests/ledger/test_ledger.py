@@ -242,6 +242,17 @@ def test_the_newest_answer_is_replayed(ledger: Ledger) -> None:
     assert ledger.charged == TENTH + TENTH
 
 
+def test_an_answer_is_replayed_for_its_version_and_for_both_columns_of_a_cost(ledger: Ledger) -> None:
+    asked = {"question": question(1), "description": "how many"}
+    dear, cheap = Cost(TENTH.units, 2), Cost(TENTH.units, 1)
+    sealed = ledger.seal(ledger.reserve_or_replay(cheap, **asked, version="2026"), b"41")
+    assert ledger.reserve_or_replay(cheap, **asked, version="2026") == sealed
+    for cost, version in ((dear, "2026"), (cheap, "2027"), (cheap, None)):
+        before = ledger.charged
+        assert ledger.reserve_or_replay(cost, **asked, version=version).state is State.RESERVED, (cost, version)
+        assert ledger.charged == before + cost
+
+
 def test_a_retry_with_the_same_key_is_charged_once(ledger: Ledger) -> None:
     entry = ask(ledger, key="request 1")
     with worded(InvalidParameter, parameter="key"):
