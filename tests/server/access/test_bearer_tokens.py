@@ -82,6 +82,17 @@ def test_a_checked_token_is_not_hashed_again(world: World, monkeypatch: pytest.M
     assert person.name == "ana"
 
 
+def test_a_known_id_opens_nothing_with_another_secret(world: World) -> None:
+    """Also while the cache has the record of the token, and today's use of it is in the log."""
+    token, gate = world.tokens["ana"], world.curator.gate
+    wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
+    assert world.call("ana", "GET", "/v1/me").status_code == 200
+    assert gate.known(token) is not None
+    assert gate.known(wrong) is gate.met(wrong) is gate.check(wrong) is None
+    assert not gate.is_cheap(wrong)
+    assert knock(world, f"Bearer {wrong}").status_code == 401
+
+
 def test_a_revoked_token_opens_nothing(world: World) -> None:
     made = world.call("ana", "POST", "/v1/tokens", {}).json()
     assert knock(world, f"Bearer {made['token']}").json() == {"name": "ana", "role": "analyst"}
