@@ -77,6 +77,16 @@ def test_sums_of_costs_are_kept_for_every_order() -> None:
         assert exact * (1 - 1e-12) <= spent <= exact * (1 + 1e-9)
 
 
+def test_sums_of_costs_are_rounded_up() -> None:
+    for sigma in range(7, 30):
+        curve = curves.gaussian(sigma=sigma)
+        budget = EpsilonDeltaFilter(epsilon=500, delta=1e-3, orders=(1.7, 3.3, 7.1))
+        for count in range(1, 4):
+            budget = budget.charge(curve)
+            for order, spent in zip(budget.orders, budget.spent, strict=True):
+                assert Fraction(spent) >= count * Fraction(curve.renyi_function(order))
+
+
 def test_one_order_alone_is_the_textbook_conversion() -> None:
     """With one order, the budget is full where renyi_to_epsilon says so."""
     from deniable.curves.textbook import renyi_to_epsilon
