@@ -387,6 +387,40 @@ def test_people_of_an_earlier_version_are_known(tmp_path: Path) -> None:
     there.curator.close()
 
 
+def test_no_version_hides_the_ids_of_another() -> None:
+    random = Random(7)
+    ranks = [f"{random.getrandbits(64):016x}" for _ in range(90_000)]
+    first, other, more = Sketch.of(ranks[:3000]), Sketch.of(ranks[3000:60_000]), ranks[60_000:70_000]
+    all_of_them = other.with_earlier(Sketch.read(first.text))  # as it was stored before versions had samples
+    all_of_them = Sketch.read(all_of_them.text)
+    for part, share in ((ranks[:3000], 1.0), (ranks[:1500], 0.5), (ranks[:300], 0.1)):
+        assert abs(Sketch.of([*part, *more]).share_known(all_of_them) - share) < 0.08  # five standard errors
+        assert abs(Sketch.of([*part, *more]).share_stored(all_of_them) - share) < 0.08
+        assert abs(all_of_them.share_stored(Sketch.of([*part, *more])) - share) < 0.08
+    nightly = first
+    for night in range(100):  # a growing table
+        nightly = Sketch.of(ranks[: 3000 + 20 * night]).with_earlier(nightly)
+    assert len(nightly.versions) <= 6  # log(5000 / 3000) / log(8 / 7), the first and the last
+    assert Sketch(()).with_earlier(nightly) == nightly
+    assert first.with_earlier(Sketch(())) == first
+
+
+@pytest.mark.slow
+def test_people_of_an_earlier_version_are_known_among_others(tmp_path: Path) -> None:
+    """A version of many other people hid that a table had all people of the first version: less than two fifths of its
+    ids, and hardly any of those of all versions, were known."""
+    there = made(tmp_path)
+    with there.client:
+        year(there, "patients", seed=1)
+        assert add(there, "patients", budget=BUDGET).status_code == 201
+        year(there, "many", seed=2, people=range(100_000, 106_000))
+        assert version(there, "patients", "many", "2").status_code == 201
+        both = pd.concat([extract(3), extract(4, people=range(300_000, 302_000))])
+        both.to_csv(there.folder / "again.csv", index=False)
+        assert add(there, "again", budget=BUDGET).json()["code"] == "same_people"
+    there.curator.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "said"),

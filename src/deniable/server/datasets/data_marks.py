@@ -32,7 +32,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from heapq import nlargest, nsmallest
@@ -74,6 +74,12 @@ _RANK: Final = 8
 _IDS: Final = 16_384
 """The size of a sketch: the ids with the smallest keyed hashes."""
 
+_SAMPLE: Final = 1024
+"""The size of the sample of one version: the share of its ids in another table has a standard error below 0.016."""
+
+_NEAR: Final = 7 / 8
+"""The share of common ids from which two versions keep one sample."""
+
 _FIRST: Final = 20_000
 """Rows that are read to find columns with ids."""
 
@@ -111,6 +117,12 @@ class Sketch:
 
     kept: tuple[str, ...]
     every: frozenset[str] = frozenset()
+    versions: tuple[tuple[str, ...], ...] = ()
+    """Of a table with several versions, whose ids are in `kept` together: the `_SAMPLE` smallest hashes of versions.
+
+    Each version has its own, or has nearly the ids of one that has. Without them, a version with many other people
+    would hide that another table has all people of the first one.
+    """
 
     @classmethod
     def of(cls, ranks: Iterable[str]) -> Sketch:
@@ -121,31 +133,45 @@ class Sketch:
     @classmethod
     def read(cls, text: str) -> Sketch:
         """The sketch from its text."""
-        return cls(tuple(text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)))
+        kept, *versions = (
+            tuple(part[at : at + _DIGITS] for at in range(0, len(part), _DIGITS)) for part in text.split(",")
+        )
+        return cls(kept, versions=tuple(versions))
 
     @property
     def text(self) -> str:
         """The sketch as text, to be stored."""
-        return "".join(self.kept)
+        return ",".join("".join(each) for each in (self.kept, *self.versions))
 
     def share_known(self, old: Sketch) -> float:
-        """An estimate of |A ∩ B| / min(|A|, |B|), for the ids A of this table and B of the old one."""
+        """An estimate of |A ∩ B| / min(|A|, |B|), for the ids A of this table and B of the old one; if that has several
+        versions, the largest of these and of all |A ∩ B| / |B| for the ids B of a version.
+        """
         if not self.every or not old.kept:
             return 0.0
         theirs = set(old.kept)
         reach = old.kept[-1] if len(old.kept) == _IDS else "g"  # above all hexadecimal digits: the sketch is complete
         mine = {each for each in self.every if each <= reach}
-        return max(len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0)
+        shares = [len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0]
+        return max(*shares, *(len(self.every.intersection(each)) / len(each) for each in old.versions))
 
     def share_stored(self, other: Sketch) -> float:
         """As `share_known`, if both sketches were stored: compared are the ranks that both have in full."""
-        reach = min((each.kept[-1] for each in (self, other) if len(each.kept) == _IDS), default="g")
-        mine, theirs = ({rank for rank in each.kept if rank <= reach} for each in (self, other))
-        return len(mine & theirs) / min(len(mine), len(theirs)) if mine and theirs else 0.0
+        pairs = [(self.kept, _IDS, other.kept, _IDS)]
+        pairs += [(self.kept, _IDS, each, _SAMPLE) for each in other.versions]
+        pairs += [(other.kept, _IDS, each, _SAMPLE) for each in self.versions]
+        counts = [_common(*each) for each in pairs]
+        return max(both / min(one, two) if one and two else 0.0 for one, two, both in counts)
 
     def with_earlier(self, earlier: Sketch) -> Sketch:
-        """The sketch of the ids of two versions of a table together."""
-        return Sketch(tuple(nsmallest(_IDS, {*self.kept, *earlier.kept})))
+        """The sketch of the ids of all versions of a table together: this one, and the earlier ones."""
+        if not earlier.kept or not self.kept:
+            return earlier if earlier.kept else self
+        mine, before = self.kept[:_SAMPLE], earlier.versions or (earlier.kept[:_SAMPLE],)
+        found = (_common(mine, _SAMPLE, each, _SAMPLE) for each in before)
+        is_near = any(both >= _NEAR * max(one, two) for one, two, both in found)
+        kept = tuple(nsmallest(_IDS, {*self.kept, *earlier.kept}))
+        return Sketch(kept, versions=before if is_near else (*before, mine))
 
     def share_among(self, olds: Iterable[Sketch]) -> float:
         """An estimate of the share of this table's ids that the old tables have together."""
@@ -153,6 +179,15 @@ class Sketch:
         reach = min((each.kept[-1] for each in olds if len(each.kept) == _IDS), default="g")
         mine = {each for each in self.every if each <= reach}
         return len(mine & {rank for each in olds for rank in each.kept}) / len(mine) if mine else 0.0
+
+
+def _common(one: Sequence[str], full: int, two: Sequence[str], full_two: int) -> tuple[int, int, int]:
+    """Of the ranks that both samples have in full: how many each has, and how many both have. `full` is the size of a
+    sample that may lack larger ranks.
+    """
+    reach = min((each[-1] for each, size in ((one, full), (two, full_two)) if len(each) == size), default="g")
+    mine, theirs = ({rank for rank in each if rank <= reach} for each in (one, two))
+    return len(mine), len(theirs), len(mine & theirs)
 
 
 def sketch_of(path: Path, table: Table, key: bytes) -> Sketch:
