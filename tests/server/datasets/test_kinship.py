@@ -19,6 +19,7 @@ from deniable.ledger import State, verify_export
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.datasets.cell_forms import plain
 from deniable.server.datasets.data_marks import Sketch, marks_of, sketch_of
+from deniable.server.datasets.row_profiles import ProfileHistory
 from deniable.server.roles import Role
 from deniable.tables.schema import read_schema
 from tests.queries.hospital import visits
@@ -417,7 +418,11 @@ def test_people_of_an_earlier_version_are_known_among_others(tmp_path: Path) -> 
         assert version(there, "patients", "many", "2").status_code == 201
         both = pd.concat([extract(3), extract(4, people=range(300_000, 302_000))])
         both.to_csv(there.folder / "again.csv", index=False)
+        with closing(sqlite3.connect(tmp_path / "state" / "catalogue.sqlite")) as database, database:
+            database.execute("UPDATE curator_datasets SET form = form - 1")  # marks are made anew, from the last file
         assert add(there, "again", budget=BUDGET).json()["code"] == "same_people"
+        profiles = there.curator.catalogue.guards.profiles()
+        assert len(ProfileHistory.read(profiles["patients", "patients"]).profiles) == 2
     there.curator.close()
 
 

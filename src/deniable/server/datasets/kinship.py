@@ -63,8 +63,10 @@ def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Itera
 def renew(catalogue: Catalogue, secret: bytes) -> None:
     """Compute marks, sketches and profiles of older datasets again, in today's canonical form, from unchanged files.
 
-    If a file has changed or is missing, its old marks stay, and the next registration tries again.
+    If a file has changed or is missing, its old marks stay, and the next registration tries again. Sketches and
+    profiles of earlier versions stay: their files may be gone.
     """
+    ids, rows = catalogue.guards.sketches(), catalogue.guards.profiles()
     for record in catalogue.datasets():
         if record.form < FORM:
             marks, sketches, profiles = set(), {}, {}
@@ -74,9 +76,13 @@ def renew(catalogue: Catalogue, secret: bytes) -> None:
                     if digest(path) == record.contents.get(table):
                         made = marks_of(path, schema, secret)
                         marks |= made.all
-                        sketches[table] = sketch_of(path, schema, secret).text
-                        if made.profile.tells:
-                            profiles[table] = made.profile.text
+                        earlier = Sketch.read(ids.get((record.name, table), ""))
+                        sketch = sketch_of(path, schema, secret)
+                        sketches[table] = (sketch.with_earlier(earlier) if earlier.versions else sketch).text
+                        history = ProfileHistory.read(rows.get((record.name, table), ""))
+                        several = history if len(history.profiles) > 1 else ProfileHistory()
+                        if found := several.with_newer(made.profile).profiles:
+                            profiles[table] = ProfileHistory(found).text
             whole = sketches.keys() == record.sources.keys()
             catalogue.renew(record, marks, sketches, profiles, FORM if whole else record.form)
 
