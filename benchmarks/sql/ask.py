@@ -12,7 +12,7 @@ question) and once at ε = 10,000; plain DuckDB is asked the same.
   quantiles and extremes) plus that interval, or 10⁻³ for windows without an interval. Groups that DuckDB does not show
   are empty.
   Rows are compared in any order, but under LIMIT: what they are ordered by is compared row by row, as ties alone may
-  be cut in another way.
+  be cut in another way. If that is a key, the rows must be those of that place among all rows of our own.
 - refused soundly: a correct answer would show single people, or cannot be bounded; the corpus says so.
 - unsupported: refused, though a correct private answer exists.
 - wrong: answered, with other numbers than DuckDB's.
@@ -189,9 +189,14 @@ def judged(world: str, question: Written, noisy_session: Session, exact_session:
     differs = difference(question.text, exact, truth, measured, widths, *kinds, cut=False)
     if differs and (limit := LIMIT.search(question.text)):
         # Ties are cut at random: each row must be one of all rows, and as high in the order as DuckDB's.
-        everything = in_plain_duckdb(replace(question, text=question.text[: limit.start()]), connection)
+        whole = replace(question, text=question.text[: limit.start()])
+        everything = in_plain_duckdb(whole, connection)
         differs = "" if len(exact) == len(truth) else f"{len(exact)} rows, not {len(truth)}"
-        differs = differs or out_of_order(question, exact, truth, measured, kinds[1])
+        if ordered_by(question) in [k for k, noisy in enumerate(measured) if not noisy]:
+            ours, *_ = ask(exact_session, whole, epsilon=EXACT, confidence=SURE)  # the same measurement
+            differs = differs or another_page(question, exact, ours)
+        else:
+            differs = differs or out_of_order(question, exact, truth, measured, kinds[1])
         differs = differs or difference(question.text, exact, everything, measured, widths, *kinds, cut=True)
     if differs:
         return Outcome(*said, "wrong", reason=differs)
@@ -208,18 +213,34 @@ def by_key(rows: Rows, measured: Sequence[bool]) -> dict[tuple[Any, ...], list[A
     return found
 
 
+def ordered_by(question: Written) -> int | None:
+    """The place of the first column that rows are ordered by; None if it is not shown."""
+    tree = sqlglot.parse_one(question.text, read=question.dialect)
+    order = tree.args.get("order")
+    if order is None:
+        return None
+    first, names = order.expressions[0].this, [each.alias_or_name for each in tree.selects]
+    shown = [each.unalias() for each in tree.selects]
+    place = int(first.name) - 1 if first.is_int else names.index(first.name) if first.name in names else None
+    return shown.index(first) if place is None and first in shown else place
+
+
+def another_page(question: Written, ours: Rows, whole: Rows) -> str:
+    """What is wrong with rows that LIMIT and OFFSET cut from our own, ordered by a key; keys that few people share are
+    not shown, so DuckDB's page may be another.
+    """
+    tree = sqlglot.parse_one(question.text, read=question.dialect)
+    limit, offset = tree.args["limit"], tree.args.get("offset")
+    first = int(offset.expression.name) if offset is not None else 0
+    many = int((limit.args.get("count") or limit.expression).name)
+    return "" if ours == whole[first : first + many] else "in order: another page"
+
+
 def out_of_order(
     question: Written, ours: Rows, truth: Rows, measured: Sequence[bool], coarse: Sequence[bool] = ()
 ) -> str:
     """What is wrong with the first column that rows are ordered by, row by row; nothing if it is not shown."""
-    tree = sqlglot.parse_one(question.text, read=question.dialect)
-    order = tree.args.get("order")
-    if order is None:
-        return ""
-    first, names = order.expressions[0].this, [each.alias_or_name for each in tree.selects]
-    shown = [each.unalias() for each in tree.selects]
-    place = int(first.name) - 1 if first.is_int else names.index(first.name) if first.name in names else None
-    place = shown.index(first) if place is None and first in shown else place
+    place = ordered_by(question)
     if place is None:
         return ""
     rough = bool(measured[place]) and any(list(coarse)[sum(measured[:place]) :][:1])
@@ -268,8 +289,13 @@ def distance(cell: Any) -> float:
     return abs(cell) if isinstance(cell, int | float) else 0.0
 
 
+def size(cell: Any) -> float:
+    """What an error is a share of: the size of a number, and a year for a date."""
+    return 365.0 if isinstance(cell, dt.date) else abs(number(cell))
+
+
 def number(cell: Any) -> float:
-    """A date as a number of days in a year of its own size, so that a relative error is a share of a year."""
+    """A number, or the days of a date."""
     if isinstance(cell, dt.datetime):
         return cell.timestamp() / 86_400
     return float(cell.toordinal() if isinstance(cell, dt.date) else cell)
@@ -285,7 +311,7 @@ def near(one: Any, two: Any, bound: float, noise: float) -> bool:
         return all(each is None or distance(each) <= noise for each in (one, two))
     if isinstance(two, str) or isinstance(one, str) or is_exact(one, two, bound, noise):
         return bool(one == two)
-    return abs(number(one) - number(two)) <= max(bound * abs(number(two)), 1e-5) + noise
+    return abs(number(one) - number(two)) <= max(bound * size(two), 1e-5) + noise
 
 
 def typical_error(noisy: Rows, truth: Rows, measured: Sequence[bool]) -> float | None:
@@ -295,8 +321,7 @@ def typical_error(noisy: Rows, truth: Rows, measured: Sequence[bool]) -> float |
             if two is None or isinstance(two, str) or not number(two):
                 continue
             one = here[key][place] if key in here else None
-            size = 365.0 if isinstance(two, dt.date) else abs(number(two))
-            errors.append(1.0 if one is None else abs(number(one) - number(two)) / size)
+            errors.append(1.0 if one is None else abs(number(one) - number(two)) / size(two))
     return statistics.median(errors) if errors else None
 
 

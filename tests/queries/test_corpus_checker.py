@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,26 @@ def test_only_columns_that_read_an_extreme_are_compared_roughly(ask: Any) -> Non
     best = ask.Written("q", "best", "SELECT ward, MAX(x) AS n FROM v GROUP BY ward ORDER BY n LIMIT 1", "duckdb", "")
     assert ask.out_of_order(best, [("A", 101)], [("A", 100)], [False, True])
     assert ask.out_of_order(best, [("A", 101)], [("A", 100)], [False, True], [True]) == ""
+
+
+def test_a_page_by_a_key_is_cut_from_all_rows(ask: Any) -> None:
+    question = ask.Written(
+        "q", "page", "SELECT day, COUNT(*) AS n FROM v GROUP BY day ORDER BY day LIMIT 2 OFFSET 1", "duckdb", ""
+    )
+    whole = [(1, 9), (2, 8), (3, 7), (4, 6)]
+    assert ask.ordered_by(question) == 0
+    assert ask.another_page(question, whole[1:3], whole) == ""
+    assert ask.another_page(question, whole[:2], whole)
+    assert ask.another_page(question, whole[2:0:-1], whole)
+
+
+def test_a_date_may_be_off_by_days_not_by_years(ask: Any) -> None:
+    """2 % of the days since the year 1 are forty years: the first and the last date of a table could be exchanged."""
+    first, last = dt.date(2013, 7, 2), dt.date(2013, 7, 31)
+    text, coarse = "SELECT MIN(d) AS a, MAX(d) AS b FROM v", [True, True]
+    assert ask.difference(text, [(last, first)], [(first, last)], [True, True], [[0.0, 0.0]], (), coarse, cut=False)
+    near = [(first + dt.timedelta(7), last)]
+    assert ask.difference(text, near, [(first, last)], [True, True], [[0.0, 0.0]], (), coarse, cut=False) == ""
 
 
 def test_ties_alone_may_be_cut_in_another_way(ask: Any) -> None:
