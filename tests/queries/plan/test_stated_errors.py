@@ -70,9 +70,62 @@ def test_all_stated_errors_are_kept_together(s: Session) -> None:
     assert price.errors()["n"] <= 500  # type: ignore[operator]
 
 
+RATIOS = [
+    "SELECT 1.0 * COUNT_IF(x >= 0) / COUNT(*) AS r FROM t",
+    "SELECT SUM(100 - x * 0) / COUNT(*) / 100 AS r FROM t",
+    "SELECT 2 * (COUNT_IF(x >= 0) / COUNT(*)) / 2 AS r FROM t",
+    "SELECT SAFE_DIVIDE(CAST(COUNT(x) AS DOUBLE), NULLIF(COUNT_IF(x >= 0), 0)) AS r FROM t",
+]
+"""All have the value 1, the largest that their bounds allow."""
+
+
+@pytest.mark.parametrize("text", RATIOS)
+def test_a_ratio_has_the_stated_error_in_a_group_of_the_stated_size(s: Session, text: str) -> None:
+    """120 ratios of the 400 rows, and their intervals. Their number within ± 0.1 is binomial with p >= 95 %: at most 1
+    in 1e9 runs have fewer than 95.
+    """
+    within = {"r": (0.1, ROWS)}
+    price = s.price(text, within=within)
+    stated = price.errors(rows=ROWS)["r"]
+    assert stated == pytest.approx(0.1, rel=1e-3)
+    assert "error r: at most ±" in " ".join(str(price).split())
+    found = [s.sql(text, within=within, fresh=True) for _ in range(120)]
+    off = [abs(each["r"][0] - 1) for each in found]
+    assert sum(each <= stated for each in off) >= 95
+    assert max(off) > 0.05  # and no more was paid than that needs
+    halves = [(high - low) / 2 for [(low, high)] in (each.interval("r") for each in found)]
+    assert sum(halves) / 120 == pytest.approx(0.1, rel=0.1)
+
+
+def test_a_smaller_ratio_and_a_larger_group_have_a_smaller_error(s: Session) -> None:
+    text = "SELECT 1.0 * COUNT_IF(x < 10) / COUNT(*) AS r FROM t"
+    price = s.price(text, within={"r": (0.05, 200)})
+    assert price.errors(rows=400)["r"] < 0.03  # type: ignore[operator]
+    [(low, high)] = s.sql(text, within={"r": (0.05, 200)}).interval("r")  # a tenth of 400 rows
+    assert (high - low) / 2 < 0.03
+    assert s.price(text, mu=1e-3).errors(rows=5)["r"] is None if "mu" in str(s.budget) else True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT SUM(x) / SUM(x + 1) AS r FROM t",  # a sum may be anything
+        "SELECT AVG(x) / COUNT(*) AS r FROM t",
+        "SELECT (COUNT(*) - COUNT_IF(x > 3)) / COUNT(*) AS r FROM t",
+        "SELECT COUNT(*) / COUNT(*) AS r FROM t",
+        "SELECT SQRT(COUNT_IF(x > 3)) / COUNT(*) AS r FROM t",
+    ],
+)
+def test_other_ratios_have_no_stated_error(s: Session, text: str) -> None:
+    assert s.price(text, share=0.1).errors()["r"] is None
+    with worded(InvalidParameter, parameter="within"):
+        s.price(text, within={"r": (0.1, 500)})
+
+
 @pytest.mark.parametrize(
     ("text", "within"),
     [
+        ("SELECT COUNT_IF(x > 3) / COUNT(*) AS r FROM t", {"r": 0.1}),
         ("SELECT AVG(x) AS m FROM t", 2),
         ("SELECT AVG(x) AS m FROM t", {"m": (2, 1.5)}),
         ("SELECT AVG(x) AS m FROM t", {"m": (2, 3, 4)}),

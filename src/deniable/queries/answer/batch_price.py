@@ -59,7 +59,7 @@ class Quote:
         errors = price.errors()
         by_rows = tuple(
             name for name, of in columns.items()
-            if of is not None and errors[name] is not None and named[of].depends_on_rows
+            if errors[name] is not None and (of is None or named[of].depends_on_rows)
         )  # fmt: skip
         return cls(_name(plan), words, _cells(plan), errors, deviations, cost, False, by_rows)
 

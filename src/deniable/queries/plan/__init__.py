@@ -12,6 +12,7 @@
     window_functions             what each function of such a window reads, computes and refuses
     pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
     currency_advice                                     what a budget in the other currency would give
+    stated_ratios                                       the largest error of a ratio in a group of a stated size
     disjointness                                        whether the parts of a union are disjoint, proved without data
     exclusive_statistics         statistics of one question about different rows, for which one share of the cost pays
 

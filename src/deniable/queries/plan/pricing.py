@@ -34,6 +34,7 @@ from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, classes_
 from deniable.queries.plan.ranked_estimators import Ranked, rank_error
 from deniable.queries.plan.recipes import DrawnValue, Recipe
 from deniable.queries.plan.single_quantile import Picked
+from deniable.queries.plan.stated_ratios import ratio_errors, ratios
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
 
@@ -98,11 +99,14 @@ class Price:
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
         """The expected half-width of the noise interval of each noisy column, in a group of this many rows.
 
-        None: it depends on the distribution of the data (quantiles, extremes; see `rank_errors`), or on the noisy
-        numbers from which the column is computed (quotients, correlations).
+        A ratio of a count or sum to a count of rows has its largest error, where that count is `rows`. None: it depends
+        on the distribution of the data (quantiles, extremes; see `rank_errors`), or on the noisy numbers from which the
+        column is computed (correlations).
         """
         found = errors(self.plan, self.budget, self.cost, self.confidence, rows)
-        return {name: None if of is None else found[of] for name, of in self._measured().items()}
+        made = noise(self.plan, self.budget, self.cost)
+        of_ratios = ratio_errors(self.plan, made, self.confidence, rows)
+        return {name: of_ratios.get(name) if of is None else found[of] for name, of in self._measured().items()}
 
     def _measured(self) -> dict[str, str | None]:
         return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
@@ -160,7 +164,10 @@ class Price:
         ranks = self.rank_errors()
         for name, error in self.errors().items():
             of = measured[name]
-            if of is None:
+            if of is None and error is not None:
+                size = f"in a group of {TYPICAL_ROWS:,} rows, at {percent(self.confidence)} %"
+                lines.append(f"error    {name}: at most ± {short_error(error)} {size}")
+            elif of is None:
                 lines.append(f"error    {name}: computed from noisy numbers; its interval comes with the answer")
             elif of in ranks:
                 off = f"its rank is within ± {short_error(ranks[of])} rows, at {percent(self.confidence)} %"
@@ -451,20 +458,32 @@ def _within(
     delta: int,
 ) -> Cost:
     """The smallest cost (to 1e-6) at which each measure's error is at most its target, by bisection."""
-    named = {recipe.name: recipe for recipe in plan.recipes}
+    named: dict[str, Recipe | None] = {recipe.name: recipe for recipe in plan.recipes}
     given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    named = {**dict.fromkeys(ratios(plan)), **named}
     if not given:
         raise InvalidParameter("within", NOTHING, "must name at least one measure", f"choose from {', '.join(named)}")
     for name in given:
         if name not in named:
             raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
-    targets = [_target(named[name], target) for name, target in given.items()]
+    targets = [_target(name, named[name], target) for name, target in given.items()]
     sizes = {rows for _, _, rows in targets}
 
     def fitting(units: int) -> Cost | None:
         cost = Cost(units, delta)
         ranks = rank_errors(plan, budget, cost, confidence)
-        found = {rows: {**errors(plan, budget, cost, confidence, rows), **ranks} for rows in sizes}
+        made = noise(plan, budget, cost)
+        found = {
+            rows: {
+                **{
+                    name: math.inf if each is None else each
+                    for name, each in ratio_errors(plan, made, confidence, rows).items()
+                },
+                **errors(plan, budget, cost, confidence, rows),
+                **ranks,
+            }
+            for rows in sizes
+        }
         return cost if all((found[rows][name] or 0.0) <= near for name, near, rows in targets) else None
 
     return least_fitting(fitting, within)
@@ -498,30 +517,31 @@ def least_fitting(fitting: Callable[[int], Fitted | None], within: object) -> Fi
     return found
 
 
-def _target(recipe: Recipe, given: object) -> tuple[str, float, int]:
-    """(a measure, the target of its error, the number of rows in a group for which the error is stated)."""
+def _target(name: str, recipe: Recipe | None, given: object) -> tuple[str, float, int]:
+    """(a measure or a ratio, the target of its error, the number of rows in a group for which the error is stated)."""
     pair = plain_list(given)
-    ranked, averaged = isinstance(recipe, Ranked | Picked), recipe.depends_on_rows and recipe.has_error
-    if recipe.depends_on_rows and not ranked and not averaged:
+    ranked = isinstance(recipe, Ranked | Picked)
+    averaged = recipe is None or (recipe.depends_on_rows and recipe.has_error)
+    if recipe is not None and recipe.depends_on_rows and not ranked and not averaged:
         rule, remedy = "has an error that depends on the data", "give an epsilon instead, and look at the price"
-        raise InvalidParameter("within", recipe.name, rule, remedy)
+        raise InvalidParameter("within", name, rule, remedy)
     if not isinstance(pair, list | tuple):
         if averaged:
             rule = "has an error that depends on the number of rows in a group"
-            remedy = f'name that number: within={{"{recipe.name}": (2, 500)}} is ± 2 in a group of 500 rows'
-            raise InvalidParameter("within", recipe.name, rule, remedy)
-        return recipe.name, _near(given), TYPICAL_ROWS
+            remedy = f'name that number: within={{"{name}": (2, 500)}} is ± 2 in a group of 500 rows'
+            raise InvalidParameter("within", name, rule, remedy)
+        return name, _near(given), TYPICAL_ROWS
     if not averaged:
         rule = "has an error that does not depend on the rows in a group"
         if ranked:
             rule = "has an error of its rank, in rows, that does not depend on the rows in a group"
-        raise InvalidParameter("within", recipe.name, rule, "give one number")
+        raise InvalidParameter("within", name, rule, "give one number")
     if len(pair) != 2:
-        raise InvalidParameter("within", recipe.name, "must be a number, or a number and the rows of a group")
+        raise InvalidParameter("within", name, "must be a number, or a number and the rows of a group")
     rows = _near(pair[1])
     if rows != math.floor(rows) or rows > _MOST_ROWS:
-        raise InvalidParameter("within", recipe.name, f"needs a whole number of rows, up to {_MOST_ROWS:,}")
-    return recipe.name, _near(pair[0]), int(rows)
+        raise InvalidParameter("within", name, f"needs a whole number of rows, up to {_MOST_ROWS:,}")
+    return name, _near(pair[0]), int(rows)
 
 
 _MOST_ROWS: Final = 10**15
