@@ -51,7 +51,8 @@ KEPT = (
     "attributes, the model's classes, and globals and closures that methods of these classes name; code of the loop "
     "takes no number of one batch into the loss of a later one; places that are not checked are "
     "other modules of Python, containers of more than 4096 members in globals, iterators and other objects without a "
-    "__dict__ or slots, globals that a function in an attribute names, hooks that it registers, and writes through "
+    "__dict__ or slots, objects of other libraries that keep numbers inside (pandas), objects of torch.optim and "
+    "torch.utils, globals that a function in an attribute names, hooks that it registers, and writes through "
     ".data or numpy into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that "
     "nobody knows, or that it sets itself"
 )
@@ -70,6 +71,8 @@ class BatchGuard:
         """The name of something outside of the model's attributes that a forward pass of this batch changed."""
         self._is_inside = False
         """Whether a forward pass is running."""
+        self._has_entered = False
+        """Whether a forward pass of the whole model has run in this batch, and all of it between the guard's hooks."""
         self._is_aside = False
         """Whether a forward pass is captured, not run."""
         self._threads, self._has_threads = Threads(), False
@@ -136,8 +139,9 @@ class BatchGuard:
     def begin(self, batch: Any, count: int, *, is_reference: bool) -> None:
         """Begin a batch. A reference batch is always traced."""
         self.end()
-        self._is_open, self._kept = True, None
+        self._is_open, self._kept, self._has_entered = True, None, False
         self._state.begin()
+        self._outside.begin(self._state.taken)
         self._threads.begin()
         self._watch.is_close = count == 1 or self._book.is_learning
         if count == 1 or self.is_assumed:
@@ -223,6 +227,8 @@ class BatchGuard:
     def redo(self, trace: Trace | ProgramComparison | None, count: int) -> str | None:
         """How to repeat a batch whose forward pass set attributes of the model or started threads: "whole" or
         "alone"; None if that is not needed."""
+        if not self._has_entered:
+            self._look_outside()
         changed = self._state.changed()
         kept, self._kept = self._kept, None
         if kept is not None:
@@ -289,8 +295,26 @@ class BatchGuard:
         if self._watch.is_on and not self._is_aside:
             with self._unseen():
                 self._state.begin()
-                self._outside.begin(self._state.taken)
+                if not self._is_open or self._is_alone_around():
+                    self._outside.begin(self._state.taken)
+                    self._has_entered = True
             self._is_inside = True
+
+    def _is_alone_around(self) -> bool:
+        """Whether all code of a forward pass runs between the hooks of the guard: there are no other hooks, and the
+        class does not call its forward pass in a way of its own."""
+        kind, everywhere = type(self._model), nn.modules.module
+        mine = (*self._model._forward_pre_hooks.values(), *self._model._forward_hooks.values())
+        is_hooked = bool(everywhere._global_forward_pre_hooks or everywhere._global_forward_hooks)
+        is_plain = kind.__call__ is nn.Module.__call__ and kind._call_impl is nn.Module._call_impl
+        return is_plain and not is_hooked and all(isinstance(each, Hook) for each in mine)
+
+    def _look_outside(self) -> None:
+        """Restore state outside of the model, and note what had changed."""
+        kept = self._outside.changed()
+        if kept is not None:
+            self._outside.restore()
+            self._kept = self._kept or kept
 
     def _after(self, *_: Any) -> None:
         """Restore state outside of the model at once, before code of the loop can use it. After a forward pass without
@@ -299,10 +323,8 @@ class BatchGuard:
             return
         self._is_inside = False
         with self._unseen():
-            kept = self._outside.changed()
-            if kept is not None:
-                self._outside.restore()
-                self._kept = self._kept or kept
+            if not self._is_open or self._has_entered:
+                self._look_outside()
             if not self._is_open and self._watch.is_on and self._state.changed():
                 self._state.restore()
 

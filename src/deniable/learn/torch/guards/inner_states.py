@@ -1,9 +1,11 @@
 """Objects whose state is neither in attributes nor in containers: random generators of Python and numpy, files in
-memory, and arrays of bytes. A snapshot reads that state, compares it and puts it back.
+memory, arrays of bytes, values of C, and memory of torch on a CPU. A snapshot reads that state, compares it and puts it
+back.
 """
 
 from __future__ import annotations
 
+import ctypes
 import io
 import pickle
 import random
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import torch
 
 
 @final
@@ -41,6 +44,18 @@ def _set_view(value: memoryview, state: bytes) -> None:
     value.cast("B")[:] = state
 
 
+def _bytes_of(value: torch.UntypedStorage) -> bytes:
+    return ctypes.string_at(value.data_ptr(), value.nbytes()) if value.device.type == "cpu" and value.nbytes() else b""
+
+
+def _set_storage(value: torch.UntypedStorage, state: bytes) -> None:
+    ctypes.memmove(value.data_ptr(), state, len(state))
+
+
+def _set_number(value: Any, state: bytes) -> None:
+    ctypes.memmove(ctypes.addressof(value), state, len(state))
+
+
 _text = InnerState(lambda value: value.__getstate__(), lambda value, state: value.__setstate__(state))
 _file = InnerState(lambda value: value.__getstate__()[:2], lambda value, state: value.__setstate__((*state, None)))
 
@@ -51,6 +66,8 @@ KINDS: dict[type, InnerState] = {
         lambda value: pickle.dumps(value.get_state(legacy=False)),
         lambda value, state: value.set_state(pickle.loads(state)),
     ),
+    torch.UntypedStorage: InnerState(_bytes_of, _set_storage),
+    ctypes._SimpleCData.__mro__[1]: InnerState(bytes, _set_number),
     bytearray: InnerState(bytes, _set_bytes),
     array: InnerState(array.tobytes, _set_array),
     memoryview: InnerState(memoryview.tobytes, _set_view),

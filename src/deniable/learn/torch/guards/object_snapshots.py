@@ -162,6 +162,7 @@ class Snapshot:
         elif isinstance(value, np.ndarray):
             if self._most is None or value.size <= self._most:
                 self._arrays.append((value, None))
+                return value.ravel().tolist() if value.dtype.hasobject else ()
         elif isinstance(value, Generator):
             self._generators.append((value, Tensor()))
         elif (kind := inner_state(value)) is not None:

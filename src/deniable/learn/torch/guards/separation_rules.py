@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, GivenOperation, MixedExamples, Same
 
@@ -61,7 +62,7 @@ def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
     if _is_constant(name):
         return [Same.constant(each) for each in made]
     rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
-    if rule is None and _is_pointwise(given):
+    if rule is None and _is_pointwise(given.func):
         rule = _pointwise
     if rule is not None:
         found = rule(given, made)
@@ -70,16 +71,22 @@ def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
     return [unknown(given, each) for each in made]
 
 
+def has_rule(func: OpOverload) -> bool:
+    """Whether a rule covers this operation. Then shapes of its outputs do not depend on values."""
+    name = func._schema.name.removeprefix("aten::")
+    return name in RULES or name.removesuffix("_") in RULES or _is_constant(name) or _is_pointwise(func)
+
+
 def _is_constant(name: str) -> bool:
     is_own = "::" not in name  # an operation of another library may have any name
     return is_own and (name in CONSTANT or name.endswith("_like") or name.startswith("new_"))
 
 
-def _is_pointwise(given: GivenOperation) -> bool:
+def _is_pointwise(func: OpOverload) -> bool:
     """Whether torch tags one of its own operations as pointwise: computed from each number alone. Tags that other
     libraries give to their operations are not trusted.
     """
-    return given.func.namespace == "aten" and torch.Tag.pointwise in given.func.tags
+    return func.namespace == "aten" and torch.Tag.pointwise in func.tags
 
 
 def _counted(given: GivenOperation, made: Tensor) -> Same:
@@ -578,7 +585,7 @@ def reduced_axes(given: GivenOperation) -> list[frozenset[int]] | None:
     nowhere: list[frozenset[int]] = [frozenset()] * len(given.tensors)
     name = given.name.removeprefix("aten::")
     rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
-    if rule in ELEMENTWISE or (rule is None and _is_pointwise(given)) or _is_constant(name):
+    if rule in ELEMENTWISE or (rule is None and _is_pointwise(given.func)) or _is_constant(name):
         return nowhere
     first = given.tensors[0] if given.tensors else None
     if first is None:

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.errors import NOTHING, InvalidParameter
@@ -53,7 +53,9 @@ from deniable.learn.torch.guards.torch_calls import (
     GeneratorWatch,
     digest_of,
     hooks_of,
+    is_plain_argument,
     looked_into,
+    may_be_state,
     states,
 )
 
@@ -124,6 +126,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
                 each, ExampleRows(0, 1) if in_front else MixedExamples("a batch whose first axis is not the examples")
             )
             self.program.data.add(self._numbers.named(each))
+            if may_be_state(each, is_written=False):
+                self._peek("a tensor in the batch that may be the state of a generator of random numbers")
 
     def __enter__(self) -> Trace:
         self._asked.__enter__()
@@ -138,7 +142,10 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
         if name in HOOKS:
             self._hooked = self._hooked or MixedExamples(f"a hook on the backward pass ({name})")
             return func(*args, **kwargs)
-        given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        listed = tree_flatten((args, kwargs))[0]
+        if not all(map(is_plain_argument, listed)):
+            self._peek(f"an object that torch turns into numbers by code of Python ({name})")
+        given = [each for each in listed if isinstance(each, Tensor)]
         if any(is_functorch_wrapped_tensor(each) for each in given):
             self._peek("torch.vmap or a transform of torch.func, which cannot be traced operation by operation")
             return func(*args, **kwargs)
@@ -148,7 +155,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
             held = [self._buffers[id(each)] for each in given if id(each) in self._buffers]
             raise InvalidParameter("model", held[0] if held else NOTHING, rule, remedy)
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
-        listed = looked_into(name, args, kwargs) if has_data else []
+        looked_at = looked_into(name, args, kwargs) if has_data else []
         self._met.clear()
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
@@ -169,7 +176,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
         # A function may read numbers without an operation: torch.tensor([x[0], x[1]]), x.tensor_split(y).
         is_read = is_read or not all(
             not has_run or id(each) in self._met or any(each is one for one in made) or isinstance(self.of(each), Same)
-            for each in listed
+            for each in looked_at
         )
         if has_data and (is_read or name in READS):
             self._peek(f"values of the data that were read without torch's operations ({name})")
@@ -283,15 +290,39 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
                 self._peek(f"an error that the data may have caused ({given.name})")
             raise
         self._chance.drawn()
-        if has_data and _is_peek(given):
+        made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
+        if has_data and (_is_peek(given) or not self._has_known_shapes(func, args, kwargs, made)):
             self._peek(f"a Python number that was computed from the data ({given.name})")
         if given.is_repeatable:
             self._repeated = given.name
-        made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
         if made or given.is_in_place:
             self._keep(given, made)
+        if any(
+            may_be_state(each, is_written=given.is_in_place) for each in (*made, *given.written) if self._has_data(each)
+        ):
+            self._peek(f"the state of a generator of random numbers, made from the data ({given.name})")
         self._record(given, row, shapes, made)
         return out
+
+    def _has_data(self, tensor: Tensor) -> bool:
+        return not isinstance(self.of(tensor), Same)
+
+    def _has_known_shapes(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> bool:
+        """Whether the shapes of the outputs follow from the shapes of the inputs. Rules are for such operations only;
+        others are asked on tensors without values."""
+        if separation_rules.has_rule(func) or not made:
+            return True
+
+        def bare(each: Any) -> Any:
+            is_read = isinstance(each, Tensor) and each.layout is torch.strided and not each.is_nested
+            return torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="meta") if is_read else each
+
+        try:
+            with _disable_current_modes(), torch._C.DisableTorchFunction():
+                found = tree_flatten(func(*tree_map(bare, args), **tree_map(bare, kwargs)))[0]
+        except Exception:  # torch cannot tell, or needs the values
+            return False
+        return [_shape(each) for each in found if isinstance(each, Tensor)] == [_shape(each) for each in made]
 
     def _record(self, given: GivenOperation, row: list[Any], shapes: list[tuple[int, ...]], made: list[Tensor]) -> None:
         slots, domains = [self._numbers.named(each) for each in made], [self.of(each) for each in made]

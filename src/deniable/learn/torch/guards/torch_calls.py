@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
@@ -39,6 +40,34 @@ INSIDE = ("deniable.", "torch.")
 
 GIVES_NODES = "torch.autograd.graph"
 """A module of torch that returns nodes to its callers (`get_gradient_edge`), or puts hooks on them."""
+
+
+PLAIN_KINDS = (
+    *(Tensor, int, float, complex, str, bytes, type(None), type(...), range, np.generic, np.ndarray, type),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator, torch.SymInt),
+    torch.ScriptObject,
+)
+"""Types of arguments that torch reads without code of Python. From any other object it may ask for numbers
+(`__index__`, `__float__`, `__getitem__`) while no mode is on."""
+
+
+def is_plain_argument(value: Any) -> bool:
+    """Whether torch reads this argument without calling code of Python."""
+    if isinstance(value, slice):
+        return all(map(is_plain_argument, (value.start, value.stop, value.step)))
+    return isinstance(value, PLAIN_KINDS)
+
+
+def may_be_state(tensor: Tensor, *, is_written: bool) -> bool:
+    """Whether a generator of random numbers takes this tensor as its state, which no mode sees. A tensor that was
+    written into may be a part of a state."""
+    if tensor.dtype != torch.uint8 or tensor.is_nested or tensor.layout is not torch.strided:
+        return False
+    sizes = {each.numel() for each in states()}
+    if not is_written:
+        return tensor.numel() in sizes
+    with torch._C.DisableTorchFunction():
+        return bool(tensor.untyped_storage().nbytes() >= min(sizes))
 
 
 def looked_into(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
