@@ -91,6 +91,26 @@ def by_packed_length(x):
     return -x if packed.data.shape[0] > len(x) else x * 1.0
 
 
+LIBRARY = torch.library.Library("unseen", "DEF")
+"""An operation whose code is Python, in which no mode is on."""
+LIBRARY.define("look() -> Tensor")
+LIBRARY.impl("look", lambda: torch.zeros(1) + held[0].__index__() * 0, "CompositeExplicitAutograd")
+held, noted = [None], [0]
+
+
+class Noting(Number):
+    def __index__(self):
+        noted[0] = super().__index__()
+        return noted[0]
+
+
+def by_operation(x):
+    held[0] = Noting(x)
+    torch.ops.unseen.look()
+    sign, held[0], noted[0] = 1.0 - 2 * noted[0], None, 0
+    return x * sign
+
+
 def numbers_in(made):
     return with_(lambda x: x * made(x))
 
@@ -107,6 +127,7 @@ READING = {
     "a state of a generator": with_(by_own_state),
     "a state that is written": with_(by_written_state),
     "a state that is written in parts": with_(by_written_part),
+    "an operation that is written in Python": with_(by_operation),
     "the length of a packed sequence": with_(by_packed_length),
 }
 

@@ -63,6 +63,10 @@ PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 """Operations that turn a tensor into a Python number. Later code may depend on it, and no rule can see how."""
 
 
+OWN = frozenset({"aten", "prims", "mkldnn", "c10d", "_c10d_functional", "fsdp"})
+"""Namespaces of torch's own operations. An operation of another library may run code of Python, in which no mode is on.
+"""
+
 NESTED = MixedExamples("a nested tensor, for which there are no rules")
 
 NOWHERE = -1
@@ -290,6 +294,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
                 self._peek(f"an error that the data may have caused ({given.name})")
             raise
         self._chance.drawn()
+        if func.namespace not in OWN:
+            self._peek(f"an operation that is not torch's own ({given.name})")
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
         if has_data and (_is_peek(given) or not self._has_known_shapes(func, args, kwargs, made)):
             self._peek(f"a Python number that was computed from the data ({given.name})")
