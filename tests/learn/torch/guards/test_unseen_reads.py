@@ -228,6 +228,39 @@ def test_what_a_model_keeps_in_its_class_while_the_loop_calls_more_than_forward_
     assert moved <= 1 + ROUNDING["float32"]
 
 
+class Adding(Two):
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.listed = where, nn.ParameterList([torch.zeros(4)])
+        self.register_buffer("empty", None)
+
+    def first(self, x):
+        mean = x.detach().mean(0)
+        if self.where == "a parameter in a list":
+            before = self.listed[-1].detach()
+            self.listed.append(nn.Parameter(mean, requires_grad=False))
+        elif self.where == "a new buffer":
+            before = getattr(self, "added", torch.zeros(4))
+            if not hasattr(self, "added"):
+                self.register_buffer("added", mean)
+        else:
+            before = torch.zeros(4) if self.empty is None else self.empty
+            if self.empty is None:
+                self.empty = mean
+        return x - before
+
+
+@pytest.mark.parametrize("separation", [None, "isolated"])
+@pytest.mark.parametrize("where", ["a parameter in a list", "a new buffer", "an empty buffer"])
+def test_buffers_and_parameters_that_a_forward_pass_adds_are_removed(where, separation):
+    """Only those that were there before were watched: the mean of a batch reached the next one, and was proved."""
+    trainer, moved = _moved(
+        lambda: Adding(where), lambda model, x, y: by_forward(model, x[:, None], y), separation=separation
+    )
+    assert trainer.separation == "isolated"
+    assert moved <= 1 + ROUNDING["float32"]
+
+
 def _write_storage(storage, value):
     torch.tensor([], dtype=torch.float64).set_(storage).fill_(value)
 

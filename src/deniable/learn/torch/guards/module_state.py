@@ -3,9 +3,9 @@
 Attributes that a forward pass sets are restored after its batch, so that every batch, or every single example, starts
 from the same state. A counter, which a forward pass changes by 1, advances from step to step but not within a step,
 where it would reveal the number of earlier batches. Containers, arrays, generators, plain objects, functions and
-classes that are reachable from an attribute are compared as well. Buffers and parameters are covered by
-`forward_watch`, classes and globals by `outside_state`. Not detected: objects without a `__dict__` or slots, and writes
-through `.data` into large tensors.
+classes that are reachable from an attribute are compared as well. Buffers and parameters that a forward pass adds
+are removed; `forward_watch` covers the others, `outside_state` classes and globals. Not detected: objects without a
+`__dict__` or slots, and writes through `.data` into large tensors.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class ModuleState:
         self._kinds: list[tuple[nn.Module, type]] = []
         """Each module with its class, which code may replace."""
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._holders: list[tuple[dict[str, Any], dict[Any, Any]]] = []
+        """The buffers and the parameters of each module, now and before. `forward_watch` watches those that were there.
+        """
         self._snapshot: Snapshot | None = None
         self.taken = 0
         """How many snapshots were taken: more than one only if something changed between batches."""
@@ -52,7 +55,8 @@ class ModuleState:
         return snapshot.is_still() and all(type(module) is kind for module, kind in self._kinds)
 
     def _taken(self) -> Snapshot:
-        self._seen, self._tables, self._kinds, snapshot = [], [], [], Snapshot(functions=True)
+        self._seen, self._tables, self._kinds, self._holders = [], [], [], []
+        snapshot = Snapshot(functions=True)
         for module in parts_of(self._model):
             self._kinds.append((module, type(module)))
             own = module.__dict__
@@ -67,7 +71,9 @@ class ModuleState:
                         snapshot.look_into(name, hook)
             snapshot.add(module._modules)
             for held in (module._buffers, module._parameters):
-                for name, tensor in snapshot.add(held, left_alone=None).items():
+                there = snapshot.add(held, left_alone=None)
+                self._holders.append((held, there))
+                for name, tensor in there.items():
                     if tensor is not None and not snapshot.has_reached(tensor.__dict__):
                         for value in snapshot.add(tensor.__dict__, tensor).values():
                             snapshot.look_into(name, value)
@@ -81,7 +87,17 @@ class ModuleState:
             return []
         snapshot.check_tensors()
         found += [("__class__", False) for module, kind in self._kinds if type(module) is not kind]
+        found += [(name, False) for _, _, name in self._added()]
         return found + snapshot.changes() + [(kind, False) for kind in snapshot.changed_inside()]
+
+    def _added(self) -> list[tuple[dict[str, Any], dict[Any, Any], str]]:
+        """Buffers and parameters that were not there before, or were None."""
+        return [
+            (held, before, name)
+            for held, before in self._holders
+            for name, each in held.items()
+            if each is not None and before.get(name) is None
+        ]
 
     def counters(self) -> list[tuple[dict[str, Any], str, int]]:
         """(table, name, current value) of all counters that changed."""
@@ -92,6 +108,11 @@ class ModuleState:
         """Restore the state of the last `begin`."""
         if self._snapshot is not None:
             self._snapshot.restore()
+        for held, before, name in self._added():
+            if name in before:
+                held[name] = None
+            else:
+                del held[name]
         for own, was in zip(self._tables, self._training, strict=True):
             own["training"] = was
         for module, kind in self._kinds:
