@@ -93,11 +93,94 @@ def shuffling() -> None:
     table("Shuffled reports", head, rows)
 
 
+Mechanism = tuple[str, Callable[[], Curve], Callable[[], float]]
+"""A row of the table of further laws: its name, our curve, and ε at δ = 10⁻⁶ by dp_accounting."""
+
+
+def further() -> list[Mechanism]:
+    """Mechanisms that dp_accounting has too, by its loss distributions (PLD) or its Rényi accountant (RDP)."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.privacy_accountant import NeighboringRelation
+    from dp_accounting.rdp import RdpAccountant
+
+    from deniable.learn.truncated_batches import truncated_step
+
+    def of(loss: Any, uses: int) -> float:
+        return float((loss.self_compose(uses) if uses > 1 else loss).get_epsilon_for_delta(1e-6))
+
+    def renyi(event: Any, uses: int, related: Any = NeighboringRelation.ADD_OR_REMOVE_ONE) -> float:
+        return float(RdpAccountant(neighboring_relation=related).compose(event, uses).get_epsilon(1e-6))
+
+    gaussian, replaced = curves.gaussian, NeighboringRelation.REPLACE_ONE
+    sizes, shares = (0.0, 1.0, 2.0), (0.9, 0.08, 0.02)
+    moved = [curves.identity(), gaussian(sigma=2), gaussian(sigma=1)]
+    tuned = dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(10.0), 4)])
+    fixed = dp_event.SampledWithoutReplacementDpEvent(10_000, 100, dp_event.GaussianDpEvent(2.0))
+    many = 1000
+    return [
+        (
+            "discrete Gaussian noise, σ = 10, 100 times (PLD)",
+            lambda: curves.discrete_gaussian(sigma=10) ** 100,
+            lambda: of(pld.from_discrete_gaussian_mechanism(10), 100),
+        ),
+        (
+            "discrete Laplace noise, scale 10, 100 times (PLD)",
+            lambda: curves.discrete_laplace(scale=10) ** 100,
+            lambda: of(pld.from_discrete_laplace_mechanism(0.1), 100),
+        ),
+        (
+            "hidden moves by 0, 1 or 2, σ = 2, 100 times (PLD)",
+            lambda: curves.hidden_mixture(shares, moved) ** 100,
+            lambda: of(pld.from_mixture_gaussian_mechanism(2.0, sizes, shares), 100),
+        ),
+        (
+            "truncated batches: 600 of 50,000 at rate .01, σ = 1, 1000 steps (PLD)",
+            lambda: truncated_step(sigma=1.0, rate=0.01, records=50_000, truncate_at=600) ** many,
+            lambda: of(pld.from_truncated_subsampled_gaussian_mechanism(50_000, 0.01, 600, 1.0), many),
+        ),
+        (
+            "100 of 10,000 without replacement, one replaced, σ = 2, 1000 steps (RDP)",
+            lambda: (
+                gaussian(sigma=2).sampled_without_replacement(size=100, population=10_000, neighbours="replaced")
+                ** many
+            ),
+            lambda: renyi(fixed, many, replaced),
+        ),
+        (
+            "best of a geometric number of runs, mean 10, each 4 × σ = 10 (RDP)",
+            lambda: curves.best_of_repeats(gaussian(sigma=10) ** 4, shape=1.0, gamma=0.1),
+            lambda: renyi(dp_event.RepeatAndSelectDpEvent(tuned, 10.0, 1.0), 1),
+        ),
+        (
+            "best of a Poisson number of runs, mean 10, each 4 × σ = 10 (RDP)",
+            lambda: curves.best_of_poisson_repeats(gaussian(sigma=10) ** 4, mean=10),
+            lambda: renyi(dp_event.RepeatAndSelectDpEvent(tuned, 10.0, math.inf), 1),
+        ),
+        (
+            "zCDP with ρ = 0.1 (RDP)",
+            lambda: curves.zcdp(rho=0.1),
+            lambda: renyi(dp_event.ZCDpEvent(0.1), 1),
+        ),
+    ]
+
+
+def others() -> None:
+    """Further laws beside dp_accounting."""
+    rows = []
+    for name, make, peer in further():
+        mine = ours(make, 1e-6)
+        theirs, seconds = timed(peer)
+        rows.append([name, *mine, f"{theirs:.5f}", f"{seconds:.2f}"])
+    table("Further laws", ["run, δ = 1e-6", "low", "high", "s", "dp_accounting", "s"], rows)
+
+
 def main() -> None:
     """All tables."""
     warnings.simplefilter("ignore")
     allocation()
     shuffling()
+    others()
 
 
 if __name__ == "__main__":
