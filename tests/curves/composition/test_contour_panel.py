@@ -162,6 +162,15 @@ def test_layers_are_parts_of_the_law() -> None:
     assert 0.8 < max(totals) <= 1.0
 
 
+@pytest.mark.parametrize("mu", [0.01, 1.0, 7.0])
+def test_the_bound_on_a_gaussian_is_its_own_decay(mu: float) -> None:
+    moment = moment_of(GaussianLaw(mu), 1, 1e-14, 1.0)
+    assert moment is not None
+    for turns in (0.1, 1.0, 20.0):
+        exact = turns**2 / 2  # |e^(μ² s(s+1)/2)| at ω = turns / μ, beside ω = 0
+        assert exact * (1 - 1e-9) <= moment.decay(1.0).exponent(turns / mu) <= exact
+
+
 def test_one_uniform_law_is_bounded_by_its_own_characteristic_function() -> None:
     layers = Layers(np.array([1.0]), np.array([2.0]))
     for frequency in np.geomspace(1e-3, 50.0, 40).tolist():

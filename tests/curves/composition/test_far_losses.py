@@ -116,6 +116,14 @@ def test_far_losses_and_the_rest_add_up_to_the_profile(epsilon: float) -> None:
     assert high - low <= 1e-3 * truth
 
 
+def test_what_low_sums_may_take_away_is_added_to_the_upper_bound() -> None:
+    at, delta = np.array([0.1]), 1e-3
+    parts = split(0.1, delta, 2)
+    above = float(parts.upper(at)[0])
+    parts._lack = 0.0
+    assert above - float(parts.upper(at)[0]) == pytest.approx(far_losses.NEGLIGIBLE * delta, rel=1e-3)
+
+
 def test_far_losses_that_are_not_counted_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative control: the test above can fail."""
     truth = float(_with_against_without(1e-3, 1 / 1.5, 0.1))

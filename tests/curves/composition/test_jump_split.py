@@ -91,6 +91,14 @@ def test_the_terms_of_a_split_add_up_to_the_profile() -> None:
         assert ours[1] - ours[0] <= 1e-3 * ours[1]
 
 
+def test_the_chance_of_more_jumps_than_have_a_term_is_added() -> None:
+    """Far below 0 every term counts in full: all terms and the rest add up to 1, or a little more."""
+    for delta in (1e-6, 1e3, 1e5):
+        found = jump_split.JumpSplit(LAW, 200, CUT, delta, lambda factors: Product(factors, factors))
+        assert 1 <= float(found.upper(np.array([-5.0]))[0]) * (1 + 1e-9) < 1.1
+    assert jump_split._more_than(3, 1, 0.1) >= 3 * 0.1**2 * 0.9 + 0.1**3
+
+
 def test_a_split_with_a_wrong_shift_contradicts_the_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A negative control: the test above can fail."""
     whole = curves.gaussian(sigma=1 / 1.5).sampled(rate=1e-3) ** 200

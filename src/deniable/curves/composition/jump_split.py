@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 MOST_JUMPS = 16
 """The most jumps that get a term of their own."""
 
-LONGEST = 2**20
-"""The longest window of a term."""
+SHORT, LONGEST = 2**18, 2**20
+"""The longest window of a term: of its first panel, and of finer ones."""
 
 OUTSIDE, OUTSIDE_AT_MOST = 1e-6, 1e-9
 """The mass outside the window of a term, relative to the δ of the term, and at most."""
@@ -140,7 +140,7 @@ class JumpSplit:
             shifted = epsilon + term.shift
             target = term.product.plan.at_epsilon(shifted)
             # The lattice of a jump is long: its terms get fewer points.
-            longest = LONGEST if len(term.product.upper) == 1 else LONGEST // 4
+            longest = (LONGEST if refine < 1 else SHORT) // (1 if len(term.product.upper) == 1 else 4)
             # Mass outside the window counts in full, and the δ of a term may be far below 1.
             outside = min(max(OUTSIDE * delta / term.weight, LEAST_OUTSIDE), OUTSIDE_AT_MOST)
             term.panels += term.product.panels_for(

@@ -77,8 +77,9 @@ TREE_WIDTH = 0.25e-4
 ALWAYS_TREE = 400
 """From this many distinct laws on, a tree of partial products with longer steps is always used."""
 
-SHORT_WINDOW = 2**18
-"""The longest first window of a power that may be split at its large losses."""
+LONG_WINDOWS = (compose.LARGEST_WINDOW,) * 4
+POWER_WINDOWS = (2**18, 2**19, *LONG_WINDOWS[2:])
+"""The longest windows that are tried, one after the other; those of a power that may be split at its large losses."""
 
 FAR_TOO_WIDE = 0.01
 """A bracket of ε whose relative width exceeds this is a sign that the plan was wrong."""
@@ -506,9 +507,7 @@ class Product:
         # The Chernoff bound holds for the δ aimed at: it applies only if that much δ is left.
         low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
         refine, outside, before, power = 1.0, compose.OUTSIDE, math.inf, self._power()
-        for _ in range(4):
-            # A long lattice is needed only if a split at the large losses fails.
-            longest = compose.LARGEST_WINDOW if power is None or refine < 1 else SHORT_WINDOW
+        for longest in LONG_WINDOWS if power is None else POWER_WINDOWS:
             panels = self.panels_for(target, sides, refine, outside, longest=longest)
             for panel in panels:
                 if panel.side == "upper":
