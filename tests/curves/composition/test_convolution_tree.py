@@ -23,6 +23,7 @@ from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.curve import Curve, product
 from deniable.curves.laws.closed_form import GaussianLaw, LaplaceColumn, LaplaceLaw
+from deniable.curves.laws.derived_laws import SampledAgainstWithout
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.meaning import curve_readings
 
@@ -147,6 +148,15 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
     for order in (0.0, 1.0):  # P-mass and Q-mass
         assert totals(coarse, order) == pytest.approx(totals(rows, order), abs=1e-13)
     assert coarse.sums.variance == pytest.approx(3 * step**2)
+
+
+def test_a_leaf_counts_the_mass_above_its_end_as_infinite_loss() -> None:
+    """Without a tilt, the finite and the infinite losses add up to at least 1."""
+    tree = TreePlan(0.0, 0.01, 1e-3)
+    ledger = convolution_tree._leaf(SampledAgainstWithout(GaussianLaw(1.0), 0.1), tree).ledger
+    infinite = -math.expm1(ledger.alive)
+    assert infinite >= 1e-4
+    assert math.exp(ledger.log_moment) + infinite >= 1 - 1e-12
 
 
 def test_one_more_law_gives_the_same_bounds_as_a_product_from_scratch() -> None:
