@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -179,10 +179,31 @@ def test_a_boolean_is_true_or_false_and_nothing_else() -> None:
         assert _asked(caught.value, "tied", given, "must be True or False")
 
 
+@Real.register
+class OtherReal:
+    """A number of another library that does not tell its ratio, as sympy's and mpmath's before version 1.4."""
+
+    def __init__(self, value: Fraction) -> None:
+        self.value = value
+
+    def __float__(self) -> float:
+        return float(self.value) if self.value < 2**1023 else math.inf
+
+    def __abs__(self) -> OtherReal:
+        return OtherReal(abs(self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == other
+
+    def __lt__(self, other: float) -> bool:
+        return self.value < other
+
+    __hash__ = None  # type: ignore[assignment]  # no test needs it
+
+
 def test_a_number_whose_exact_value_is_unknown_is_refused_and_was_rounded_to_the_nearest_float() -> None:
-    """mpmath's 0.3 with 40 digits was read as the float below it, whatever side was asked for."""
-    with mpmath.workdps(40):
-        long, short, huge = mpmath.mpf("0.3"), mpmath.mpf("0.25"), mpmath.mpf("1e400")
+    """0.3 with 40 digits was read as the float below it, whatever side was asked for."""
+    long, short, huge = OtherReal(Fraction(3, 10)), OtherReal(Fraction(1, 4)), OtherReal(Fraction(10) ** 400)
     checks: tuple[Callable[[Any], object], ...] = (
         lambda x: arguments.rational("x", x),
         lambda x: arguments.real("x", x, overflow_rule="too large"),

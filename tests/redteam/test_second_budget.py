@@ -176,8 +176,8 @@ WAYS: dict[str, Callable[[Path], list[Answer]]] = {
 
 @case(
     "B27",
-    "everything is spent, then the same people are opened as another version, table, column of ids, unit or budget, "
-    "from another place, with appended files, or asked by way of batches, refinements, keys and standing questions",
+    "all is spent, then the same people are opened as another version, table, unit or budget, with other ids, from "
+    "another place, or asked by batches, refinements, keys and standing questions",
     "refused, or the stored answers; nothing is charged beyond the limit",
 )
 @pytest.mark.parametrize("way", WAYS)

@@ -11,7 +11,7 @@ import pytest
 from deniable.errors import DeniableError, QuestionRefused
 from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.sql.sql_reader import parse
-from deniable.server.api_records import question_now
+from deniable.server.api_records import question_from_text
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.operations.work_turns import SMALL
 from deniable.server.roles import Role
@@ -54,6 +54,6 @@ def test_long_texts_take_turns_before_they_are_read(world: World, monkeypatch: p
     monkeypatch.setattr(session._plans, "_admits", seen.append)
     steps = {"from": "visits", "steps": [{"agg": {f"n{i}": {"count": []} for i in range(200)}}]}
     with contextlib.suppress(DeniableError):
-        question_now(session, json.dumps(steps))
+        question_from_text(session, json.dumps(steps))
     assert seen
     assert seen[0] > SMALL

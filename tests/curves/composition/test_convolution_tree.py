@@ -153,10 +153,10 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
 def test_a_leaf_counts_the_mass_above_its_end_as_infinite_loss() -> None:
     """Without a tilt, the finite and the infinite losses add up to at least 1."""
     tree = TreePlan(0.0, 0.01, 1e-3)
-    ledger = convolution_tree._leaf(SampledAgainstWithout(GaussianLaw(1.0), 0.1), tree).ledger
-    infinite = -math.expm1(ledger.alive)
+    sums = convolution_tree._leaf(SampledAgainstWithout(GaussianLaw(1.0), 0.1), tree).sums
+    infinite = -math.expm1(sums.alive)
     assert infinite >= 1e-4
-    assert math.exp(ledger.log_moment) + infinite >= 1 - 1e-12
+    assert math.exp(sums.log_moment) + infinite >= 1 - 1e-12
 
 
 def test_one_more_law_gives_the_same_bounds_as_a_product_from_scratch() -> None:

@@ -83,9 +83,7 @@ def _is_constant(name: str) -> bool:
 
 
 def _is_pointwise(func: OpOverload) -> bool:
-    """Whether torch tags one of its own operations as pointwise: computed from each number alone. Tags that other
-    libraries give to their operations are not trusted.
-    """
+    """Whether torch tags one of its own operations as pointwise. Tags by other libraries are not trusted."""
     return func.namespace == "aten" and torch.Tag.pointwise in func.tags
 
 
