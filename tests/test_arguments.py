@@ -280,6 +280,7 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.slow
 def test_no_other_module_decides_what_a_number_is() -> None:
     """A function that excludes bools before it raises InvalidParameter checks a number; only the modules above do."""
     found = set()

@@ -34,6 +34,7 @@ def asked_anew(there: World) -> None:
         curator.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "length", "words"),
     [

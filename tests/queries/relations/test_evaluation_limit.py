@@ -94,6 +94,7 @@ def test_columns_have_the_domains_that_they_had_when_each_was_listed_at_once() -
     assert dict(Columns(dict(lazy))) == eager
 
 
+@pytest.mark.slow
 def test_a_limit_counts_all_expressions_of_a_question_together() -> None:
     """7 kB took 17 s: each expression had a limit of its own, and conditions on the values of a key had none."""
     key = "SELECT k, COUNT(*) AS n FROM (SELECT age * 60 + stay AS k FROM visits) AS a WHERE {} GROUP BY k"

@@ -204,7 +204,7 @@ def test_texts_of_the_grammar() -> None:
 
 @pytest.mark.parametrize(
     "sort",
-    [pytest.param(sort, marks=pytest.mark.slow) if sort is bent_bytes else sort for sort in SORTS[1:]],
+    [pytest.param(sort, marks=pytest.mark.slow) if sort in (bent_bytes, cut_and_glued) else sort for sort in SORTS[1:]],
     ids=lambda sort: sort.__name__,
 )
 def test_texts_that_are_hardly_sql(sort: Callable[[random.Random], Iterator[str]]) -> None:

@@ -200,6 +200,7 @@ def test_a_lost_folder_beside_kept_ledgers_is_refused(kept: str, tmp_path: Path)
         Curator(Settings(state=tmp_path / "state", data=(tmp_path,), checkpoints=tmp_path / "elsewhere"))
 
 
+@pytest.mark.slow
 def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
     """Its ledgers were refused, but what was registered in each of the two got a budget in each."""
     there = spent(tmp_path)

@@ -75,6 +75,7 @@ def test_an_owner_without_a_folder_hears_what_to_do(apart: World) -> None:
     assert "[owners]" in refused["detail"]
 
 
+@pytest.mark.slow
 def test_folders_of_nobody_are_for_the_only_owner(tmp_path: Path) -> None:
     """`data` alone: as soon as there are two owners, somebody must say whose files are whose."""
     there = made(tmp_path, shared=False)
@@ -156,6 +157,7 @@ TOO_MUCH = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_budget_above_the_operators_ceiling_is_refused(capped: World) -> None:
     for budget in TOO_MUCH:
         told = register(capped, "olga", "much", "p0.csv", budget)

@@ -128,6 +128,7 @@ def link(there: World) -> None:
     there.curator.register(OLGA, "again", {"again": "visits.csv"}, schema, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [lower, revoke, fail, link])
 def test_what_is_no_answer_is_not_forgotten_either(what: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there, state = made(tmp_path), tmp_path / "state"
