@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, stats
 
 from deniable import curves
 from deniable.curves import Curve
 from deniable.curves.atoms.repeated_selection import mean_repeats
-from deniable.learn.truncated_batches import truncated_step
 
 Event = dict[str, Any]
 
@@ -99,6 +98,20 @@ def repeat_and_select(of: Event, mean: float, shape: float | str) -> Curve:
     return curves.best_of_repeats(curve_of(of), shape=number, gamma=float(gamma))
 
 
+def truncated_batches(sigma: float, rate: float, records: int, most: int) -> Curve:
+    """dp_accounting's pair for a dataset of exactly `records` records. A batch is overfull if at least `most` of the
+    others are drawn. Then the person is kept with probability `kept`, and the pair is that of two persons who replace
+    each other, each with twice the sensitivity.
+    """
+    others = np.arange(records)
+    chances = stats.binom.pmf(others, records - 1, rate)
+    overfull = float(chances[most:].sum())
+    kept = float(rate * (chances * most / (others + 1))[most:].sum()) / overfull
+    usual = curves.gaussian(sigma=sigma).sampled(rate=rate)
+    doubled = curves.gaussian(sigma=sigma / 2).sampled(rate=kept, replaced=curves.gaussian(sigma=sigma / 4))
+    return curves.mixture([1 - overfull, overfull], [usual, doubled])
+
+
 ADAPTERS: dict[str, Callable[..., Curve]] = {
     "composed": lambda of: curves.product(curve_of(part) for part in of),
     "discrete_gaussian": discrete_gaussian,
@@ -117,8 +130,6 @@ ADAPTERS: dict[str, Callable[..., Curve]] = {
     "self_composed": lambda of, count: curve_of(of) ** count,
     # One person is in one leaf, so in as many sums as the tree has levels.
     "single_epoch_tree": lambda sigma, steps: curves.gaussian(sigma=sigma) ** int(steps).bit_length(),
-    "truncated_batches": lambda sigma, rate, records, most: truncated_step(
-        sigma=sigma, rate=rate, records=records, truncate_at=most
-    ),
+    "truncated_batches": truncated_batches,
     "zcdp": lambda rho: curves.zcdp(rho=rho),
 }
