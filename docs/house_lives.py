@@ -239,7 +239,7 @@ TRAINING = Life(
         ),
         Step(
             "Forward pass (the user's code)",
-            "Each call of a layer is recorded. The first batch of each shape is traced: examples must not mix.",
+            "Each batch is traced, or compared with a traced program: examples must not mix.",
             (
                 "learn.torch.guards.separation_trace:Trace.of",
                 "learn.torch.guards.separation_rules:domains",
