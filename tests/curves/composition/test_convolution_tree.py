@@ -141,7 +141,7 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
 
     def totals(each: Rows, order: float) -> float:
         losses = each.starts[:, None] + each.step * np.arange(each.weights.shape[1])
-        # The rows' log-moments are in the ledger together: compare their product.
+        # `log_moment` is of all rows together: compare their product.
         sums = np.sum(each.weights * np.exp(-(theta + order) * losses), axis=1)
         return float(np.sum(np.log(sums))) + each.sums.log_moment
 
