@@ -77,6 +77,14 @@ def test_others_are_paid_for_one_by_one(measures: str, budget: Budget) -> None:
     assert all(len(each) == 1 for each in classes_of(made, budget))
 
 
+def test_an_integer_beside_reals_is_rounded_as_the_engine_rounds_it(s: Session) -> None:
+    """2^53 - 1 is less than half a step of 2^54, but an engine adds 1/2 in floating point, which gives 1."""
+    measures = f"SUM(CASE WHEN k > 3 THEN x * {2.0**77 / 100!r} ELSE {2**53 - 1} END) AS a, COUNT_IF(k <= 3) AS b"
+    made = s._planned(f"SELECT {measures} FROM t WHERE k = 1")
+    assert [*s._engine.collect(made.collect).values()] == [(1, 1)]  # from one row, which must pay for both
+    assert len(classes_of(made, s.budget)) == 2
+
+
 def test_a_pair_is_about_the_rows_of_both_its_parts() -> None:
     made = plan_under(parse("SELECT COUNT_IF(k = 1), COUNT_IF(k = 2), COUNT_IF(k = 3) FROM t", table()), GAUSSIAN)
     assert len(of_items(made.collect, [(0,), (1,), (2,)], Relation.ADD_REMOVE)) == 1

@@ -77,7 +77,8 @@ def _condition(collect: Collect, statistic: Statistic) -> Expression | None:
         return None
     match statistic.expression:
         case Call(operator="case", arguments=(condition, _, Literal(value=int() | float() as other))) if (
-            isinstance(statistic, ExactSum) and statistic.addend(other) == 0
+            # An engine adds an integer as it is, or as a real, if the other case is a real. Both may round differently.
+            isinstance(statistic, ExactSum) and not any(map(statistic.addend, (other, float(other))))
         ):
             return condition
     return _where_known(statistic.expression)

@@ -328,7 +328,11 @@ class Noise:
 
     @property
     def curve(self) -> Curve:
-        """The privacy curve of the noise, without the δ of the threshold."""
+        """A curve with the price of the noise, without the δ of the threshold: of each class it has the dearest part.
+
+        Under a pure budget only its ε at δ = 0 holds for all parts: a count that moves by 1 has a larger δ at smaller ε
+        than a sum that moves by many steps.
+        """
         first, *others = (each for i, each in enumerate(self.mechanisms) if i not in self.seconds | self.beside)
         curve = first.curve
         for mechanism in others:
