@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from sqlglot import exp
@@ -280,9 +280,18 @@ def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[FoundSo
         types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
         where = places(table, [each for each, _ in types])
         size = 4 * os.path.getsize(path)
-        yield FoundSource(origin, {each: natural(*types[at]) for each, at in where.items()}, size)
+        yield FoundSource(origin, {each: _by_bytes(natural(*types[at])) for each, at in where.items()}, size)
     finally:
         run("DETACH source")
+
+
+def _by_bytes(piece: Piece | None) -> Piece | None:
+    """A column whose texts are compared byte by byte. In a database, a column may have another collation, which its
+    type does not tell, and which tables that are made of it keep.
+    """
+    if piece is None or piece.domain.kind is not Kind.TEXT:
+        return piece
+    return replace(piece, sql=exp.Collate(this=piece.sql, expression=name("binary")))
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------

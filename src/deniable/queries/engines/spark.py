@@ -368,6 +368,10 @@ def _guarded(run: Callable[[], T], otherwise: str) -> T:
     raise EngineFailed(code)
 
 
+_BY_BYTES: Final = "UTF8_BINARY"
+"""The collation of texts that are compared byte by byte."""
+
+
 def natural(identifier: str, kind: Any) -> Piece | None:
     """A column converted to the kind that matches its Spark type; None if no kind does."""
     value = column(identifier)
@@ -384,7 +388,11 @@ def natural(identifier: str, kind: Any) -> Piece | None:
         sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "STRING"), "DOUBLE")
         return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
     if written.startswith(("string", "varchar", "char")):
-        return Piece(value, Domain(Kind.TEXT))
+        # Texts are compared byte by byte. Versions without collations do not know the word.
+        is_plain = getattr(kind, "collation", _BY_BYTES) == _BY_BYTES
+        return Piece(
+            value if is_plain else exp.Collate(this=value, expression=exp.Var(this=_BY_BYTES)), Domain(Kind.TEXT)
+        )
     if written == "boolean":
         return Piece(value, Domain(Kind.BOOLEAN))
     if written == "date":
