@@ -129,7 +129,7 @@ class Released:
     """Whether pairs of a sum and a count (`noise_planner.SumAndCount`) are stored as H·n + S and H·n - S."""
     shared: bool = False
     """Whether one share of its cost paid for several parts, because they are about different rows
-    (`exclusive_statistics`); answers that were written before that was so have more noise."""
+    (`exclusive_statistics`). False for answers of earlier versions, which paid for each part and have more noise."""
     picked: bool = False
     """Whether its only part holds the index of a drawn cell (`single_quantile`). Two such answers do not merge."""
     law: TableNoise | None = None

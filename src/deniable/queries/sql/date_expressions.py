@@ -106,7 +106,7 @@ def part(name: str, a: Expression) -> Expression:
 def crossed(unit: str, a: Expression, b: Expression) -> Expression:
     """DATE_DIFF: how many starts of the unit lie after a and not after b; negative if b is earlier.
 
-    As in DuckDB, a week is seven days, also here, and a century begins with its year 0, not with its year 1.
+    As in DuckDB, weeks are counted as seven days from a, and a century begins with its year 0, not with its year 1.
 
     >>> from deniable.queries.relations.operators import evaluate
     >>> from deniable.tables.expressions import lit

@@ -3,7 +3,7 @@
 Parts are left out one at a time: a condition, a column, a clause, a join. The first question that is accepted is the
 repair, and the part that it lacks is the place. If one part is not enough, the columns become a count, and then
 conditions and joins go as well. So a repair keeps as much of the question as this search finds, and is always a
-question of the same session. A text that is no SQL of its dialect is read in the other dialects.
+question of the same session. A text that cannot be read in its dialect is tried in the other dialects.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
 
 
 def _otherwise_read(text: str, head: str) -> Iterator[str]:
-    """The first statement of a text; and a text that is no SQL of its dialect, in others if quotes mean the same."""
+    """The first of several statements; or the text in other dialects, if it cannot be read in its own and has no double
+    quotes, which some dialects read as texts and others as names.
+    """
     try:
         parsed(text)
     except QuestionRefused as refused:
