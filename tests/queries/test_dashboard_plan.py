@@ -91,6 +91,20 @@ def test_the_budget_pays_for_the_plan_and_the_errors_are_kept(session: Session) 
         assert made.prices()[0].errors()["n"] == pytest.approx(50, rel=0.02)
 
 
+def test_a_standing_question_about_different_rows_keeps_its_errors(session: Session) -> None:
+    """Standing, both halves are paid for; the plan had the price of one, and the errors were twice as large."""
+    halves = "SELECT COUNT_IF(x > 3) AS a, COUNT_IF(NOT x > 3) AS b FROM visits"
+    found = plan_dashboard(session, [halves], within=50, refreshes=365, by="day")
+    [block] = found.blocks
+    assert block.way == "stands"
+    with opened(table(1), None, budget=found.budget) as other:
+        made = other.standing("daily", [halves], by="day", share=1)
+        assert made.prices()[0].errors()["a"] == pytest.approx(50, rel=0.02)
+    once = plan_dashboard(session, [halves], within=50, refreshes=1, by="day")
+    assert once.blocks[0].way == "alone"
+    assert once.epsilon < found.epsilon
+
+
 def test_many_refreshes_stand_and_few_are_shared(session: Session) -> None:
     year = plan_dashboard(session, [COUNT, WARDS, FINE], within=50, refreshes=365, by="day")
     assert {each.way for each in year.blocks} == {"stands"}

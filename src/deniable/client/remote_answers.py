@@ -108,9 +108,9 @@ class RemoteAnswer(Answer):
             )
         plan = self._late()
         released = Released.from_bytes(self._record["papers"]["released"].encode(), plan)
-        if plan.totals is not None and not released.picked:
-            plan = plan.totals
-        made = Answer(plan, released, self._budget, self._promise, self.receipt, self.confidence)
+        made = Answer(
+            released.plan_of(plan, self._budget), released, self._budget, self._promise, self.receipt, self.confidence
+        )
         if sent := self._record["papers"].get("shares"):
             made = made.with_shares(sent)
         for name in _MADE_LATE:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast, final
 from urllib.parse import quote
 
@@ -11,11 +13,13 @@ from deniable.client.remote_answers import RemoteAnswer
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import DeniableError, InvalidOperation, ServerRefused, UnreadableRecord
 from deniable.queries.answer.machine_records import read_cost
+from deniable.queries.plan.noise_planner import one_by_one
 from deniable.queries.standing_questions import Standing, checked_day, read_day
 
 if TYPE_CHECKING:
     from deniable.client.remote_session import RemoteSession
     from deniable.queries.answer.answer import Answer
+    from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.plan.pricing import Price
     from deniable.queries.standing_days import Day
 
@@ -72,7 +76,8 @@ class RemoteStanding(Standing):
         for record, text in zip(
             self.session._wire.get(f"{self._place}?prices=true")["prices"], self.questions, strict=True
         ):
-            late = self.session._late(remote_plans.of_question(text), record["question"])
+            made = self.session._late(remote_plans.of_question(text), record["question"])
+            late = partial(_of_a_day, made)
             found.append(cast("Price", RemotePrice.read(record, {"dataset": self.session.dataset, "sql": text}, late)))
         return found
 
@@ -93,3 +98,7 @@ class RemoteStanding(Standing):
     def _answers(self, record: dict[str, Any]) -> list[Answer]:
         pairs = zip(record["answers"], self.questions, strict=True)
         return [cast(RemoteAnswer, self.session._one(each, text)) for each, text in pairs]
+
+
+def _of_a_day(plan: Callable[[], NoisePlan]) -> NoisePlan:
+    return one_by_one(plan())

@@ -32,8 +32,9 @@ from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.ledger import Budget, Cost, Ledger, epsilon_mu_conversion
 from deniable.ledger.currency import GAUSSIAN, PURE, Currency
 from deniable.queries.engines.price_engine import Unread
+from deniable.queries.plan.pricing import AskedCost
 from deniable.queries.session import Session
-from deniable.queries.standing_questions import check_standing, checked_questions
+from deniable.queries.standing_questions import check_standing, checked_questions, planned
 
 if TYPE_CHECKING:
     from deniable.queries.answer.batch_answers import Within
@@ -216,7 +217,11 @@ class _Prices:
         self._session, self._questions, self._near, self._times = session, questions, near, times
         self._confidence, self._known = confidence, dict[Block, int]()
         self._alone = [self._price([i]) for i in range(len(questions))]
-        self._stands = [by is not None and can_stand(session, each, by) for each in questions]
+        self._standing = [self._standing_price(i, by) for i in range(len(questions))]
+        self._stands = [
+            stands is not None and stands <= times * alone
+            for stands, alone in zip(self._standing, self._alone, strict=True)
+        ]
 
     def one_by_one(self) -> int:
         """What it costs to ask each question alone on each refresh."""
@@ -239,7 +244,8 @@ class _Prices:
         """The cost of a block for all refreshes, in its cheapest way."""
         if len(block) == 1:
             [i] = block
-            return self._alone[i] * (1 if self._stands[i] else self._times)
+            stands = self._standing[i]
+            return stands if stands is not None and self._stands[i] else self._times * self._alone[i]
         if block not in self._known:
             self._known[block] = self._price(block)
         return self._times * self._known[block]
@@ -264,6 +270,14 @@ class _Prices:
             if best[0] >= 0:
                 return tuple(found)
             found = [each for each in found if each not in best[1:]] + [tuple(sorted((*best[1], *best[2])))]
+
+    def _standing_price(self, place: int, by: str | None) -> int | None:
+        """The cost of a question for all days together; None if it cannot stand."""
+        session, question = self._session, self._questions[place]
+        if by is None or not can_stand(session, question, by):
+            return None
+        asked = AskedCost(within=self._near[place], confidence=self._confidence)
+        return asked.cost(planned(session, question), session.budget, session.budget.limit).units
 
     def _price(self, block: Sequence[int]) -> int:
         asked = [self._questions[i] for i in block]

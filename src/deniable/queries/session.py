@@ -588,8 +588,7 @@ class Session:
     def _answer(
         self, made: NoisePlan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
-        if made.totals is not None and not released.picked:  # released by an earlier version, from running totals
-            made = made.totals
+        made = released.plan_of(made, self.budget)
         # The receipt contains only what was known before data was read: when a run ends depends on the data.
         receipt = Receipt(
             entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version,

@@ -469,9 +469,14 @@ def read_day(text: str, kind: Kind) -> Day:
         ) from None
 
 
+def planned(session: Session, text: str) -> NoisePlan:
+    """The plan of a question for a day. Each statistic has a share of its own, as in sets of earlier versions."""
+    return one_by_one(session._planned(text))
+
+
 def _planned(session: Session, text: str, table: str) -> NoisePlan:
     """The plan of a standing question; QuestionRefused if a day cannot be a part of it."""
-    made = one_by_one(session._planned(text))  # days of sets that were declared earlier have noise of this plan
+    made = planned(session, text)
     if [*tables_read(made.question.relation)] != [table] or not _is_simple(made.question.relation):
         raise QuestionRefused(
             "join", "a standing question must filter and group the rows of one table", f"SELECT COUNT(*) FROM {table}"

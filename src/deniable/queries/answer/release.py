@@ -54,7 +54,7 @@ from deniable.queries.intervals.draw_laws import fewest
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
 from deniable.queries.plan.noise_families import family_of
-from deniable.queries.plan.noise_planner import noise, pairs, shares_rows, unthresholded
+from deniable.queries.plan.noise_planner import noise, one_by_one, pairs, shares_rows, unthresholded
 from deniable.queries.plan.recipes import DrawnValue
 from deniable.queries.relations.exact_statistics import ExactSum
 from deniable.synth import residual_noise
@@ -156,6 +156,14 @@ class Released:
         alike = [(each.cost.units, 1) for each in self.measured] == [(each.cost.units, each.cells) for each in draws]
         known = alike and self.law is None
         return tuple(each.mark for each in self.measured) if known else ("",) * len(draws)
+
+    def plan_of(self, plan: NoisePlan, budget: Budget) -> NoisePlan:
+        """This plan with the noise that the parts have: earlier versions, and standing questions, do not share costs
+        among statistics about different rows, and earlier versions released running totals for a quantile.
+        """
+        if plan.totals is not None and not self.picked:
+            return plan.totals
+        return one_by_one(plan) if not self.shared and shares_rows(plan, budget) else plan
 
     def has_noise_of(self, plan: NoisePlan, budget: Budget) -> bool:
         """Whether its parts have the noise that this plan gives them now; earlier versions gave some parts more."""
