@@ -351,31 +351,6 @@ def test_several_tables_are_explained_here_and_there(local: Session, remote: Rem
 
 
 @pytest.mark.slow
-def test_a_standing_question_about_different_rows_states_the_noise_of_each(
-    served: tuple[World, str], local: Session, remote: RemoteSession
-) -> None:
-    """Each part has a share of its own there; a server and its clients stated the noise of one share for both."""
-    there, url = served
-    halves = "SELECT COUNT_IF(ward = 'A') AS a, COUNT_IF(NOT ward = 'A') AS b FROM visits"
-    with connect(url, token=there.tokens["olga"]) as owner:
-        mine, made = (s.standing("daily", [halves], by="age", epsilon=2) for s in (local, owner))
-        price = mine.prices()[0]
-        stated = price.errors()["a"]
-        assert stated > 1.4 * local.price(halves, epsilon=2).errors()["a"]  # type: ignore[operator]
-        assert made.prices()[0].errors(rows=77)["a"] == stated
-        assert made.prices()[0].plan.parts[0].weight == price.plan.parts[0].weight
-        for found in (mine.reveal(40), made.reveal(40), remote.standing("daily").reveal(40)):
-            [(low, high)] = found[0].interval("a")
-            assert (high - low) / 2 == pytest.approx(stated, abs=1)
-        told = remote._wire.get("/v1/datasets/visits/standing/daily/days/40?confidence=0.95")
-        (low, high), _ = told["answers"][0]["intervals"][0]
-        assert (high - low) / 2 == pytest.approx(stated, abs=1)
-        released = there.curator.released(Person("olga", Role.OWNER), told["answers"][0]["release"])
-        (low, high), _ = released["intervals"][0]
-        assert (high - low) / 2 == pytest.approx(stated, abs=1)
-
-
-@pytest.mark.slow
 def test_standing_questions_are_the_same_object(
     served: tuple[World, str], local: Session, remote: RemoteSession
 ) -> None:
@@ -411,6 +386,31 @@ def test_standing_questions_are_the_same_object(
             owner.standing("weekly")
         with pytest.raises(ServerRefused, match="analyst may not declare standing questions"):
             remote.standing("mine", [WARDS], **about)
+
+
+@pytest.mark.slow
+def test_a_standing_question_about_different_rows_states_the_noise_of_each(
+    served: tuple[World, str], local: Session, remote: RemoteSession
+) -> None:
+    """Each part has a share of its own there; a server and its clients stated the noise of one share for both."""
+    there, url = served
+    halves = "SELECT COUNT_IF(ward = 'A') AS a, COUNT_IF(NOT ward = 'A') AS b FROM visits"
+    with connect(url, token=there.tokens["olga"]) as owner:
+        mine, made = (s.standing("halves", [halves], by="age", epsilon=2) for s in (local, owner))
+        price = mine.prices()[0]
+        stated = price.errors()["a"]
+        assert stated > 1.4 * local.price(halves, epsilon=2).errors()["a"]  # type: ignore[operator]
+        assert made.prices()[0].errors(rows=77)["a"] == stated
+        assert made.prices()[0].plan.parts[0].weight == price.plan.parts[0].weight
+        for found in (mine.reveal(40), made.reveal(40), remote.standing("halves").reveal(40)):
+            [(low, high)] = found[0].interval("a")
+            assert (high - low) / 2 == pytest.approx(stated, abs=1)
+        told = remote._wire.get("/v1/datasets/visits/standing/halves/days/40?confidence=0.95")
+        (low, high), _ = told["answers"][0]["intervals"][0]
+        assert (high - low) / 2 == pytest.approx(stated, abs=1)
+        released = there.curator.released(Person("olga", Role.OWNER), told["answers"][0]["release"])
+        (low, high), _ = released["intervals"][0]
+        assert (high - low) / 2 == pytest.approx(stated, abs=1)
 
 
 def test_a_cost_may_be_any_number_here_and_there(local: Session, remote: RemoteSession) -> None:
