@@ -496,6 +496,8 @@ def test_an_error_names_the_same_argument(served: tuple[World, str], local: Sess
         wrong: tuple[tuple[str, Callable[[Any], object]], ...] = (
             ("weights", lambda s: s.batch([WARDS], epsilon=0.1, weights=[-1])),
             ("epsilon", lambda s: s.sql(WARDS, epsilon=-1)),
+            ("delta", lambda s: s.price(TOWNS, epsilon=0.1, delta=0)),
+            ("delta", lambda s: s.price(TOWNS, epsilon=0.1, delta=1)),
             ("within", lambda s: s.price(WARDS, within={"n": -1})),
             ("within", lambda s: s.price(WARDS, within={"n": True})),
             ("bins", lambda s: s.price_synthesis(columns=["age"], bins={"age": 1}, epsilon=1)),

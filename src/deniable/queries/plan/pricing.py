@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
+from deniable.arguments import INNER_PROBABILITY
 from deniable.curves.filters import Amount, exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
@@ -395,6 +396,8 @@ class AskedCost:
                 raise InvalidParameter("delta", self.delta, "is only for keys that are not public", "leave it out")
             return 0
         if asked is not None:
+            if exact_amount("delta", asked) not in INNER_PROBABILITY:
+                raise InvalidParameter("delta", asked, INNER_PROBABILITY.rule)
             return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
         whole, rest = budget.limit.delta_units, left.delta_units
         if whole and not rest:
