@@ -330,17 +330,9 @@ class Released:
             )
         draws = (*self.all_draws, *other.all_draws)
         return Released(
-            groups,
-            tuple(parts),
-            cost,
-            precision,
-            tuple(units),
-            least,
-            draws,
-            paired=self.paired,
-            shared=self.shared,
+            groups, tuple(parts), cost, precision, tuple(units), least, draws, paired=self.paired, shared=self.shared,
             measured=measured,
-        )
+        )  # fmt: skip
 
     def with_law(self, plan: NoisePlan, budget: Budget) -> tuple[TableNoise, tuple[int, ...]]:
         """(the noise of a single count or sum by public keys as a `TableNoise`, its columns for the keys)."""
