@@ -353,7 +353,7 @@ def test_a_batch_of_the_wrong_size_is_refused() -> None:
         def many(self, value: int, count: int) -> list[int]:
             return [value]
 
-    with pytest.raises(InvalidParameter, match="must return a sequence of"):
+    with worded(InvalidParameter, parameter="mechanism"):
         audit.measure(Short(), neighbours=(0, 1), trials=200, confidence=0.9)
 
 

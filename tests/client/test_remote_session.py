@@ -238,10 +238,8 @@ def test_errors_are_those_of_a_local_session(session: RemoteSession) -> None:
 
 def test_what_only_a_server_can_say(served: tuple[World, str]) -> None:
     there, url = served
-    with pytest.raises(ServerRefused) as refused:
+    with worded(ServerRefused, code="unauthorized", status=401):
         dn.connect(url, token="dn_0123456789abcdef_" + "a" * 43)
-    assert (refused.value.code, refused.value.status) == ("unauthorized", 401)
-    assert "does not take this token" in str(refused.value)
     with pytest.raises(ServerRefused, match="forbidden"):
         dn.connect(url, token=there.tokens["adam"])
     with pytest.raises(InvalidParameter, match="visits"):
@@ -427,7 +425,7 @@ def test_a_rehearsed_answer_is_changed_like_a_paid_one(session: RemoteSession) -
         assert made.rows
         assert made.receipt.dummy
         assert made.to_dict()["dummy"] is True
-        with pytest.raises(InvalidOperation, match="has no guarantee"):
+        with worded(InvalidOperation):
             made.guarantee  # noqa: B018  # it raises
     with worded(InvalidParameter, parameter="answer"):
         session.refine(tried, epsilon=1)

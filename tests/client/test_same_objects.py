@@ -154,10 +154,9 @@ def test_a_misspelt_argument_is_named_with_the_nearest_one(local: Session, remot
     for s in sides:
         for name in PAYING:
             call = getattr(s, name)
-            with pytest.raises(
-                InvalidParameter, match=rf"eps=0.1: is not an argument of {name}\(\); did you mean epsilon="
-            ):
+            with worded(InvalidParameter, parameter="eps", asked=0.1) as refused:
                 call("age", eps=0.1)
+            assert f" {name}();" in str(refused.value)
         for call in (s.synthesize, s.price_synthesis):
             with worded(InvalidParameter, parameter="colums"):
                 call("visits", colums=["age"], epsilon=0.1)
@@ -366,7 +365,7 @@ def test_standing_questions_are_the_same_object(
             for a, b in zip(mine.prices(), other.prices(), strict=True):
                 compare(a, b, apart=PRICE_APART, more=PRICE_MORE)
         assert remote.standing("daily").recall(40) is None
-        with pytest.raises(InvalidOperation, match="no answer for 40 yet; ask the owner"):
+        with worded(InvalidOperation):
             remote.standing("daily").reveal(40)
         for mine, other in ((here, made), totals):
             for day in (40, 41):
@@ -382,9 +381,9 @@ def test_standing_questions_are_the_same_object(
                 s.standing("daily").reveal("2026-01-01")
             with worded(InvalidParameter, parameter="name"):
                 s.standing("daily", [WARDS], **about)
-        with pytest.raises(ServerRefused, match="no standing questions of this dataset"):
+        with worded(ServerRefused, code="not_found", status=404):
             owner.standing("weekly")
-        with pytest.raises(ServerRefused, match="analyst may not declare standing questions"):
+        with worded(ServerRefused, code="forbidden", status=403):
             remote.standing("mine", [WARDS], **about)
 
 
@@ -566,7 +565,7 @@ def test_a_question_of_a_dataframe_and_a_rehearsal_are_the_same_object(local: Se
     assert tried.released.groups == (("A",), ("B",), ("C",))
     assert tried.receipt.cost == dn.ledger.Cost(0)
     assert tried.receipt.rest == remote.remaining.cost
-    with pytest.raises(InvalidOperation, match="has no guarantee"):
+    with worded(InvalidOperation):
         tried.guarantee  # noqa: B018  # it raises
 
 
@@ -595,5 +594,5 @@ def test_an_older_server_is_refused_before_anything_is_paid(
 ) -> None:
     there, url = served
     monkeypatch.setattr(Wire, "get", lambda self, path: {"datasets": [{"name": "visits"}]})
-    with pytest.raises(InvalidOperation, match="runs an older version of deniable"):
+    with pytest.raises(InvalidOperation, match="runs an older version of deniable"):  # at a port of this run
         connect(url, token=there.tokens["ana"])

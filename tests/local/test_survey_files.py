@@ -49,8 +49,9 @@ def test_a_whole_file_has_a_report_of_everybody(tmp_path) -> None:
     ],
 )
 def test_a_file_of_answers_that_is_no_table_lost_the_people_behind_a_quote(tmp_path, lines, line) -> None:
-    with pytest.raises(InvalidParameter, match=rf"answers='a.csv': line {line:,}: ") as refused:
+    with worded(InvalidParameter, parameter="answers", asked="a.csv") as refused:
         asked(written(tmp_path / "a.csv", lines), out=tmp_path / "r.csv")
+    assert refused.value.rule.startswith(f"line {line:,}: ")
     assert "fine" not in str(refused.value)
     assert not (tmp_path / "r.csv").exists()
 
@@ -60,8 +61,9 @@ def test_an_empty_line_of_one_column_may_be_an_answer_and_does_not_vanish(tmp_pa
     path = tmp_path / "a.csv"
     path.write_bytes(text.encode())
     line = text.replace("\r", "").split("\n").index("") + 1
-    with pytest.raises(InvalidParameter, match=rf'line {line}: is empty.*"" for an empty answer'):
+    with worded(InvalidParameter, parameter="answers", asked=str(path)) as refused:
         asked(path, categories=["yes", "no", ""])
+    assert refused.value.rule.startswith(f"line {line}: ")
     path.write_bytes(text.replace("no", '""').replace("\n\n", "\n").replace("\r\n\r\n", "\r\n").encode())
     assert len(asked(path, categories=["yes", "no", ""])) == 2
 

@@ -95,9 +95,8 @@ def test_the_projection_keeps_the_bound_and_nothing_of_a_graph_that_keeps_it_alr
 def test_a_node_without_a_bound_is_refused_because_nothing_bounds_it() -> None:
     star = [Graph(nodes=range(n), edges=[(0, i) for i in range(1, n)]) for n in (2, 50)]
     assert [len(g.edges) for g in star] == [1, 49]  # one node moves the count by as many as there are
-    with pytest.raises(InvalidParameter, match="degree") as refused:
+    with worded(InvalidParameter, parameter="degree"):
         graphs.EdgeCount(unit=NODE, epsilon=1)
-    assert "neighbour of all others" in str(refused.value)
     with worded(InvalidParameter):
         graphs.EdgeCount(unit=EDGE, degree=3, epsilon=1)
     with pytest.raises(InvalidParameter, match="GraphUnit"):

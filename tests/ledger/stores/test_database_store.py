@@ -85,7 +85,7 @@ def test_one_database_many_ledgers(url: str) -> None:
         Ledger.open(url)
     with worded(InvalidParameter, parameter="budget"):
         Ledger.open(url, dataset="nothing")
-    with pytest.raises(LedgerMismatch, match="asked for budget"):
+    with worded(LedgerMismatch, field="budget"):
         Ledger.open(url, budget=Budget.pure(epsilon=2), unit=Unit.row(), dataset="visits")
 
 
@@ -113,7 +113,7 @@ def test_data_of_a_family_goes_on_spending(url: str) -> None:
         assert linked.serial == other.serial
     with pytest.raises(LedgerMismatch, match="budget"):  # nor does a new name bring a new budget
         Ledger.open(url, budget=Budget.pure(epsilon=5), unit=Unit.row(), dataset="visits 3", family="hospital")
-    with pytest.raises(InvalidParameter, match="does not contain the ledger"):
+    with worded(InvalidParameter, parameter="budget"):
         Ledger.open(url, dataset="visits 3")
 
 
@@ -210,7 +210,7 @@ def test_the_database_itself_refuses_edits(url: str, request: pytest.FixtureRequ
 def test_a_newer_revision_is_left_alone(url: str, tamper: Callable[[str], None]) -> None:
     Ledger.open(url, **ABOUT, dataset="visits").close()
     tamper("UPDATE deniable_ledger_version SET version_num = '9999'")
-    with pytest.raises(UnreadableRecord, match="revision 9999, newer than"):
+    with pytest.raises(UnreadableRecord, match="revision 9999, newer than"):  # the words have a URL of this run
         Ledger.open(url, **ABOUT, dataset="visits")
 
 
@@ -231,13 +231,13 @@ def test_the_newest_step_is_the_one_that_is_looked_for() -> None:
     ["mysql://root:secret@host/d", "postgresql+psycopg2://h/d", "sqlite://", "http://secret@x", "sqlite:///:memory:"],
 )
 def test_a_url_of_something_else(place: str) -> None:
-    with pytest.raises(InvalidParameter, match="postgresql://user:password@host/database") as found:
+    with worded(InvalidParameter, parameter="place") as found:
         Ledger.open(place, **ABOUT, dataset="visits")
     assert "secret" not in str(found.value)
 
 
 def test_a_database_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LedgerUnavailable, match="cannot be reached") as found:
+    with pytest.raises(LedgerUnavailable, match="cannot be reached") as found:  # the words have a URL of this run
         Ledger.open(f"postgresql://someone:secret@/d?host={tmp_path}", **ABOUT, dataset="visits")
     assert "secret" not in str(found.value)
     with pytest.raises(LedgerUnavailable):
@@ -258,7 +258,7 @@ def test_a_database_file_that_was_replaced_is_not_written(tmp_path: Path) -> Non
     url = f"sqlite:///{tmp_path}/ledgers.db"
     with Ledger.open(url, **ABOUT, dataset="visits") as ledger:
         (tmp_path / "ledgers.db").rename(tmp_path / "moved.db")
-        with pytest.raises(LedgerUnavailable, match="moved or replaced"):
+        with worded(LedgerUnavailable):
             ask(ledger)
 
 
@@ -291,7 +291,7 @@ def test_a_crash_of_the_server_forgets_nothing(postgres: Postgres) -> None:
         before = list(ledger.entries())
         postgres.stop("immediate")
         try:
-            with pytest.raises(LedgerUnavailable, match="cannot be reached"):
+            with pytest.raises(LedgerUnavailable, match="cannot be reached"):  # the words have a URL of this run
                 ask(ledger)
         finally:
             postgres.start()
@@ -347,5 +347,5 @@ def test_a_reader_only_is_told_so(postgres: Postgres) -> None:
         ask(ledger)
     with Ledger.open(url + "%20-c%20default_transaction_read_only%3Don", dataset="visits") as reader:
         assert reader.verify().number == 2
-        with pytest.raises(LedgerUnavailable, match="cannot be opened for writing"):
+        with pytest.raises(LedgerUnavailable, match="cannot be opened for writing"):  # the words have a URL of this run
             ask(reader)

@@ -137,7 +137,7 @@ def test_a_table_too_wide_to_be_read_has_a_remedy(tmp_path: Path) -> None:
     declared = dn.Domain.integer(0, 1)
     with (
         DuckDBEngine(memory="30MB", threads=1) as engine,
-        pytest.raises(EngineFailed, match=r"name the columns that are asked about in a schema file.*all 2,000 columns"),
+        worded(EngineFailed, code="space"),
     ):
         dn.session(
             {"t": tmp_path / "a.csv"}, unit=dn.Unit.row(), budget=GAUSSIAN, schema={"c1": declared}, engine=engine

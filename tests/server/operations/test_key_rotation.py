@@ -27,6 +27,7 @@ from deniable.server.roles import Role
 from tests.postgres import postgres  # noqa: F401  # a fixture
 from tests.server.browsing import Browser
 from tests.server.world import BUDGET, SCHEMA, WARDS, Client, World, made
+from tests.wording import worded
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +70,7 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         answer = world.ask("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.1).json()
         label = world.call("ada", "GET", f"/v1/labels/{answer['release']}").json()
         check_label(label, world.curator.key.public)
-        with pytest.raises(UnreadableRecord, match="with its newest key"):
+        with worded(UnreadableRecord):
             check_label(label, first)
         browser, page = Browser(world, "ana"), f"/console/labels/{answer['release']}"
         assert 'href="?form=key"' in browser.get(page).text
@@ -81,7 +82,18 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         assert said["keys"] == [first.hex, new["key"]]
         (tmp_path / "ledger.jsonl").write_bytes(world.call("ada", "GET", "/v1/ledger/visits").content)
         assert verify_export(tmp_path / "ledger.jsonl", key=first).keys == (first.hex, new["key"])
-        _follow_the_keys(label, answer, first, tmp_path / "ledger.jsonl")
+        ledger = tmp_path / "ledger.jsonl"
+        _follow_the_keys(label, answer, first, ledger)
+        stranger = keys.new(ledger.with_name("stranger.key"))
+        forged = signed({name: label[name] for name in label if name not in {"key", "signature"}}, stranger)
+        with worded(UnreadableRecord):
+            verify_label(forged, answer, first, ledger=ledger)
+        with worded(UnreadableRecord):
+            verify_label(forged, answer, stranger.public, ledger=ledger)
+        with worded(UnreadableRecord):
+            verify_label({**label, "loss": "nothing"}, answer, first, ledger=ledger)
+        with worded(UnreadableRecord):
+            verify_label({**label, "ledger": {**label["ledger"], "serial": "0" * 32}}, answer, first, ledger=ledger)
         # Data that was known is still known: marks do not hang on the key that signs.
         body = {"name": "again", "sources": {"visits": "visits.csv"}, "schema": SCHEMA}
         assert world.call("olga", "POST", "/v1/datasets", body).json()["linked"] is True
@@ -95,16 +107,6 @@ def _follow_the_keys(label: Any, answer: Any, first: keys.PublicKey, ledger: Pat
     found = verify_label(label, answer, first, ledger=ledger)
     assert (found.numbers, found.signer, found.replaced, found.vouched) == (True, label["key"], False, True)
     assert "for which your key vouched in the ledger" in found.lines()[0]
-    stranger = keys.new(ledger.with_name("stranger.key"))
-    forged = signed({name: label[name] for name in label if name not in {"key", "signature"}}, stranger)
-    with pytest.raises(UnreadableRecord, match="signed with another key"):
-        verify_label(forged, answer, first, ledger=ledger)
-    with pytest.raises(UnreadableRecord, match="the ledger cannot be verified with this key"):
-        verify_label(forged, answer, stranger.public, ledger=ledger)
-    with pytest.raises(UnreadableRecord, match="label was changed"):
-        verify_label({**label, "loss": "nothing"}, answer, first, ledger=ledger)
-    with pytest.raises(UnreadableRecord, match="not the ledger that the label names"):
-        verify_label({**label, "ledger": {**label["ledger"], "serial": "0" * 32}}, answer, first, ledger=ledger)
     (ledger.parent / "label.json").write_text(json.dumps(label))
     (ledger.parent / "first.pub").write_bytes(first.pem())
     asked = ["verify-label", str(ledger.parent / "label.json"), "--key", str(ledger.parent / "first.pub")]
@@ -173,15 +175,14 @@ def test_several_processes_hold_the_state_from_the_first_to_the_last(tmp_path: P
     world = stopped(tmp_path)
     with (
         state_holding.serving(world.curator.settings.state),
-        pytest.raises(LedgerUnavailable, match="requires it to be stopped"),
+        worded(LedgerUnavailable),
     ):
         rotate(world.curator.settings, by="admin", reason="new")
     with (
         state_holding.stopped(tmp_path / "state", world.curator.catalogue, "rotate"),
-        pytest.raises(LedgerUnavailable) as found,
+        worded(LedgerUnavailable),
     ):
         Curator(world.curator.settings)
-    assert "another command is changing" in found.value.reason
 
 
 def test_a_process_whose_key_was_replaced_went_on_without_checkpoints(
@@ -235,7 +236,7 @@ def test_a_server_on_another_machine_keeps_its_key(tmp_path: Path, postgres: Any
     copy = replace(world.curator.settings, state=tmp_path / "copied")
     shutil.copytree(tmp_path / "state", tmp_path / "copied")
     with world.client:
-        with pytest.raises(LedgerUnavailable, match="requires it to be stopped"):
+        with worded(LedgerUnavailable):
             rotate(copy, by="admin", reason="new")
         assert world.ask(WARDS, epsilon=0.5).status_code == 200
     public, _ = rotate(world.curator.settings, by="admin", reason="new")

@@ -118,10 +118,7 @@ def test_a_state_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     (tmp_path / "tables").mkdir()
     (tmp_path / "c.toml").write_text('state = "state"\ndata = ["tables"]\n')
-    with pytest.raises(
-        InvalidParameter,
-        match=r"state=.*: must be a folder, and is a file; name a folder; it is created if it does not exist",
-    ):
+    with worded(InvalidParameter, parameter="state"):
         Settings.read(tmp_path / "c.toml")
 
 
