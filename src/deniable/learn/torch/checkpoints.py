@@ -1,4 +1,4 @@
-"""Checkpoints that cannot lose count of steps: one file for the state, and a journal of the steps begun since."""
+"""Checkpoints of training, which lose count of no step: a file with the state, and a journal of the steps since."""
 
 from __future__ import annotations
 

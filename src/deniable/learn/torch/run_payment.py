@@ -1,7 +1,7 @@
 """A run's entries in a ledger: the charge before the first step, the blocks of steps begun, and the seal at the end.
 
-**Each step is taken once.** Files can be copied: a person with a copy of a checkpoint and its journal could resume from
-it many times and pay once. A ledger cannot be set back. So, once a run has a checkpoint, a trainer claims its steps
+**Each step is taken once.** Files can be copied: a person with a copy of a checkpoint of training and its journal could
+resume from it many times and pay once. A ledger cannot be set back. So, once a run has one, a trainer claims its steps
 from the ledger, one block at a time and before the block's first step. The ledger grants each block to one trainer. A
 trainer that resumes from a checkpoint gets the rest of the block in which it was saved, if no other trainer has claimed
 it, and otherwise the next unclaimed block. Steps that were claimed but not taken, because of a crash, are lost.

@@ -36,7 +36,7 @@ PROVED = (
     "separation is proved: in every batch, rules for torch's operations showed that the loss of an example depends "
     "only on that example and on public numbers, and that these operations are the same for batches of other sizes; "
     "not covered are computations outside of torch, code that disables torch's dispatch or function modes, work in "
-    "threads that existed before, and code that computes something else when a checkpoint runs it again"
+    "threads that existed before, and code that computes something else when gradient checkpointing runs it again"
 )
 
 ASSUMED = (

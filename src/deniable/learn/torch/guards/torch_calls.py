@@ -106,7 +106,7 @@ class FunctionCalls(TorchFunctionMode):  # type: ignore[misc]  # torch is not in
 
 def _packs_in_python() -> bool:
     """Whether code outside of torch packs and unpacks the tensors that a backward pass needs. torch's own code
-    does so for checkpoints, which is allowed.
+    does so for gradient checkpointing, which is allowed.
     """
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return hooks is not None and not str(getattr(hooks[0], "__module__", "")).startswith("torch.")
