@@ -17,6 +17,7 @@ from deniable.audit.answer_columns import Raised
 from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.mechanisms.mechanism import Mechanism
 from deniable.testing import statistics
+from tests.wording import worded
 
 SURE = 1 - 1e-9
 ADDITIVE: list[tuple[Any, Any, Any]] = [
@@ -135,12 +136,13 @@ def two(value: Any, other: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("mechanism", "said"),
-    [(broken, "all 400 calls raised TypeError"), (two, "all 400 calls raised TypeError"), (lambda value: print, "builtin_function"), (lambda value: object(), "object")],
+    [(broken, "TypeError"), (two, "TypeError"), (lambda value: print, "builtin_function"), (lambda value: object(), "object")],
     ids=["raises", "two", "function", "object"],
 )  # fmt: skip
 def test_what_never_answers_is_no_finding(mechanism: Any, said: str) -> None:
-    with pytest.raises(NotCertifiable, match=said) as caught:
+    with worded(NotCertifiable) as caught:
         audit.measure(mechanism, neighbours=(0, 1), trials=200, confidence=0.9)
+    assert said in str(caught.value)
     assert "secret" not in str(caught.value)
 
 

@@ -269,18 +269,18 @@ def test_erratum_classical_at_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "parameter"),
     [
-        (lambda: tb.moments_accountant(log_moment=3, epsilon=14), "log_moment=3: must be a function"),
-        (lambda: tb.best_renyi_to_epsilon(renyi=3.0, delta=1e-5), "renyi=3.0: must be a function"),
-        (lambda: tb.best_renyi_to_epsilon_mironov(renyi=3.0, delta=1e-5), "renyi=3.0: must be a function"),
+        (lambda: tb.moments_accountant(log_moment=3, epsilon=14), "log_moment"),
+        (lambda: tb.best_renyi_to_epsilon(renyi=3.0, delta=1e-5), "renyi"),
+        (lambda: tb.best_renyi_to_epsilon_mironov(renyi=3.0, delta=1e-5), "renyi"),
     ],
 )
 def test_a_number_where_a_function_of_the_order_is_needed_is_refused_in_words(
-    ask: Callable[[], object], said: str
+    ask: Callable[[], object], parameter: str
 ) -> None:
     """It was "'int' object is not callable"."""
-    with pytest.raises(InvalidParameter, match=said):
+    with worded(InvalidParameter, parameter=parameter, asked=3):
         ask()
 
 

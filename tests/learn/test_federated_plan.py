@@ -244,17 +244,17 @@ def test_a_ledger_is_charged_for_the_whole_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    "changes",
     [
-        ({"missing": 4}, "below the number of clients"),
-        ({"rate": 0.0}, "must be above 0"),
-        ({"deviation": 5000}, "must be at most 4096"),
-        ({"noise": 1e-14, "deviation": 4096}, "more than 62 bits"),
-        ({"unit": Unit.replaced_row()}, "added or removed"),
+        {"missing": 4},
+        {"rate": 0.0},
+        {"deviation": 5000},
+        {"noise": 1e-14, "deviation": 4096},
+        {"unit": Unit.replaced_row()},
     ],
 )
-def test_plans_that_cannot_be(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(InvalidParameter, match=words):
+def test_plans_that_cannot_be(changes: dict[str, object]) -> None:
+    with worded(InvalidParameter, parameter=next(iter(changes))):
         made(**changes)
 
 

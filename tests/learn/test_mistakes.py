@@ -228,19 +228,19 @@ def test_lists_of_records_are_welcome():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    "given",
     [
-        ({"ledger": Budget(epsilon=1, delta=1e-5)}, "ledger=<Budget>: must be a session or a ledger"),
-        ({"session": "book.db"}, "session=<str>: must be a session or a ledger"),
-        ({"after_step": 3}, "after_step=<int>: must be a function"),
-        ({"collate": "default"}, "collate=<str>: must be a function"),
-        ({"canaries": data(9)}, "canaries=9: must be at least 10"),
-        ({"plan": learn.OutputPerturbation(lipschitz=1, regularisation=1)}, r"<OutputPerturbation>.*DPSGD"),
+        {"ledger": Budget(epsilon=1, delta=1e-5)},
+        {"session": "book.db"},
+        {"after_step": 3},
+        {"collate": "default"},
+        {"canaries": data(9)},
+        {"plan": learn.OutputPerturbation(lipschitz=1, regularisation=1)},
     ],
     ids=["budget", "path", "after_step", "collate", "canaries", "convex"],
 )
-def test_arguments_of_the_wrong_kind_are_refused_before_anything_is_spent(given, words):
-    with pytest.raises(InvalidParameter, match=words):
+def test_arguments_of_the_wrong_kind_are_refused_before_anything_is_spent(given):
+    with worded(InvalidParameter, parameter=next(iter(given))):
         made(**given)
 
 

@@ -588,7 +588,7 @@ def test_an_amount_without_a_name_or_with_an_unknown_one_is_refused_in_our_words
         for call, about in calls:
             with worded(InvalidParameter, parameter="cost"):
                 call(about, "0.1")
-            words = rf"eps=0.1: is not an argument of {call.__name__}\(\); did you mean epsilon=\? the arguments are "
-            with pytest.raises(InvalidParameter, match=words):
+            with worded(InvalidParameter, parameter="eps", asked=0.1) as refused:
                 call(about, eps=0.1)
+            assert f" {call.__name__}();" in str(refused.value)
         assert s.ledger.spent == spent

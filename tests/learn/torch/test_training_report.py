@@ -16,6 +16,7 @@ from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import DeviceNoise  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, run  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 PLAN = learn.DPSGD(clip=1.0, rate=1.0, steps=4, noise=2.0)  # without sampling: Gaussian, μ = 1
@@ -93,14 +94,14 @@ def test_noise_of_the_device_is_not_called_exact():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    "given",
     [
-        ({"audit": "yes"}, "trainer.audit"),
-        ({"membership": 0.5}, "learn.membership_test"),
-        ({"auditt": None}, "did you mean"),
-        ({"delta": 0.0}, "delta"),
+        {"audit": "yes"},
+        {"membership": 0.5},
+        {"auditt": None},
+        {"delta": 0.0},
     ],
 )
-def test_wrong_parts_are_refused(given, words):
-    with pytest.raises(InvalidParameter, match=words):
+def test_wrong_parts_are_refused(given):
+    with worded(InvalidParameter, parameter=next(iter(given))):
         made(plan=PLAN).report(**{"delta": 1e-5, **given})

@@ -136,22 +136,20 @@ tables:
 @pytest.mark.parametrize("budget", [Budget.pure(epsilon=1), Budget(epsilon=1, delta=1e-6)])
 def test_one_range_for_an_epsilon(epsilon: Any, budget: Budget) -> None:
     """Three ranges were told: "at least 0 and below 1e300", "at least 1e-30 and at most 1,000,000", "above 0"."""
-    words = "must be at least 1e-30 and at most 1,000,000"
     for made in (
         lambda: budget.cost(epsilon=epsilon),
         lambda: Budget.pure(epsilon=epsilon),
         lambda: Budget(epsilon=epsilon, delta=1e-6),
         lambda: Budget.zcdp(rho=epsilon),
     ):
-        with pytest.raises(InvalidParameter, match=words):
+        with worded(InvalidParameter):
             made()
 
 
 @pytest.mark.parametrize("mu", [0, "1e-16", "1e-999999999", 1e301])
 def test_one_range_for_a_mu(mu: Any) -> None:
-    words = "must be at least 1e-15 and at most 1,000"
     for made in (lambda: Budget.gaussian(mu=1).cost(mu=mu), lambda: Budget.gaussian(mu=mu)):
-        with pytest.raises(InvalidParameter, match=words):
+        with worded(InvalidParameter):
             made()
 
 
@@ -246,8 +244,7 @@ def test_types_that_cannot_be_read_are_not_called_no_columns() -> None:
     pd = pytest.importorskip("pandas")
     about: dict[str, Any] = {"unit": dn.Unit.row(), "budget": dn.Budget.pure(epsilon=1)}
     frame = pd.DataFrame({"month": pd.period_range("2024-01", periods=2, freq="M")})
-    rule = r"source='t': has no column of a type that can be read \(month is period\[M\]\); store them as"
-    with pytest.raises(InvalidParameter, match=rule):
+    with worded(InvalidParameter, parameter="source", asked="t"):
         dn.session({"t": frame}, **about)
     with worded(InvalidParameter, parameter="source"):
         dn.session({"t": pd.DataFrame()}, **about)

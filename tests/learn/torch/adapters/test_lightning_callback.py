@@ -101,18 +101,17 @@ def test_a_run_continues_from_a_checkpoint_only_if_its_steps_were_counted(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    "settings",
     [
-        ({"accumulate_grad_batches": 2}, "physical batches replace it"),
-        ({"gradient_clip_val": 1.0}, "the gradient of each example clipped"),
-        ({"precision": "16-true"}, "not supported"),
-        ({"overfit_batches": 1}, "again and again"),
+        {"accumulate_grad_batches": 2},
+        {"gradient_clip_val": 1.0},
+        {"precision": "16-true"},
+        {"overfit_batches": 1},
     ],
 )
-def test_settings_that_would_break_the_promise_are_refused_by_name(settings, words):
-    with pytest.raises(InvalidParameter, match=words) as error:
+def test_settings_that_would_break_the_promise_are_refused_by_name(settings):
+    with worded(InvalidParameter, parameter=next(iter(settings))):
         fitted(PrivateSteps(PLAN, data()), module(), **settings)
-    assert error.value.parameter == next(iter(settings))
 
 
 def test_other_loaders_and_several_optimizers_are_refused():
