@@ -496,22 +496,22 @@ PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "said"),
+    ("function", "error"),
     [
-        (lambda i: (i, random.random()), InvalidOperation, "random"),
-        (lambda i: random.random() < 0.5, InvalidOperation, "random"),
-        (lambda i: (i, next(CLOCK)), InvalidOperation, "has state"),
-        (lambda i: [i, object()], NotCertifiable, "cannot be read completely"),
-        (lambda i: {"picked": lambda: i}, NotCertifiable, "cannot be read completely"),
-        (lambda i: np.array([object(), i]), NotCertifiable, "cannot be read completely"),
+        (lambda i: (i, random.random()), InvalidOperation),
+        (lambda i: random.random() < 0.5, InvalidOperation),
+        (lambda i: (i, next(CLOCK)), InvalidOperation),
+        (lambda i: [i, object()], NotCertifiable),
+        (lambda i: {"picked": lambda: i}, NotCertifiable),
+        (lambda i: np.array([object(), i]), NotCertifiable),
     ],
     ids=["noise", "coin", "clock", "object", "function", "array"],
 )  # fmt: skip
-def test_processing_that_has_no_image_is_refused(function: Any, error: type[Exception], said: str) -> None:
+def test_processing_that_has_no_image_is_refused(function: Any, error: type[Exception]) -> None:
     """It was ε = ∞ for noise, as no two images were equal, and ε = 0 for what nobody can read, as all were. (A coin is
     thrown 60 times and more: all alike with 2⁻⁶⁰ at most.)
     """
-    with pytest.raises(error, match=said):
+    with worded(error):
         audit.exact(PICK.then(function), neighbours=([0, 1, 1], [1, 0, 0]))
 
 

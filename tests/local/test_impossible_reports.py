@@ -12,6 +12,7 @@ from deniable import local
 from deniable.errors import InvalidParameter
 from deniable.local.rappor import CohortReports
 from deniable.local.surveys import survey_command
+from tests.wording import worded
 
 SECRET = 77_077  # a number that appears in no rule, and hardly ever in an address
 
@@ -81,10 +82,8 @@ IMPOSSIBLE = {
 def test_a_report_that_cannot_be_was_estimated_from(what: str) -> None:
     protocol, reports = IMPOSSIBLE[what]
     for call in (protocol.estimate, protocol.encode):
-        with pytest.raises(InvalidParameter) as refused:
+        with worded(InvalidParameter, parameter="reports"):
             call(reports)
-        assert refused.value.parameter == "reports"
-        assert "as randomize returns" in str(refused.value) or "each person" in str(refused.value)
 
 
 @pytest.mark.parametrize(
