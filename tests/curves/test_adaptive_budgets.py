@@ -175,7 +175,7 @@ def test_the_promise_of_accounts_is_not_below_their_limit() -> None:
     for limit in (0.6, 0.1, 0.3, 0.7, 1 / 3, 999.999999999):
         accounts = PersonalAccounts(people=1, rho=limit)
         [(atom, _)] = accounts.curve.factors
-        assert Fraction(accounts.limit, UNIT) <= Fraction(atom.rho)  # type: ignore[attr-defined]
+        assert Fraction(accounts.limit, UNIT) <= Fraction(atom.rho)  # type: ignore[attr-defined]  # a zCDP atom
 
 
 def test_costs_between_two_units_are_rounded_up() -> None:

@@ -100,7 +100,7 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
 
 
 def refinable(session: Session, asked: str | Question, confidence: float) -> Answer | None:
-    """The stored answer to a question, to be refined; None if there is none.
+    """The stored answer to a question, for a refinement; None if the question was never answered.
 
     A question about shares of a total is stored by its counts. One that `sql` refuses was asked in a batch, which
     computes shares as windows over the counts; it is stored as it is.

@@ -1,7 +1,7 @@
 """Statistics of one question that are about different rows, as COUNT_IF(a) and COUNT_IF(NOT a): one share pays for all.
 
-**Proof.** Let neighbours add or remove a person, who has r_g rows in group g of the relation: all rows together are at
-most A, and Σ r_g² is at most Q (`Reach.in_all` and `Reach.squares`). Statistic j reads rows in which its condition is
+**Proof.** Let neighbours add or remove one person with r_g rows in group g of the relation. Then Σ r_g is at most A,
+and Σ r_g² is at most Q (`Reach.in_all` and `Reach.squares`). Statistic j reads rows in which its condition is
 true, so it moves in group g by at most M_j·r_jg, where r_jg of these rows meet the condition; its sensitivity is
 L1_j = M_j·A and L2_j² = M_j²·Q. No row meets two conditions, so Σ_j r_jg <= r_g. Then
 

@@ -277,7 +277,7 @@ RULES: Final = {
     ),
     "window name": Rule(
         "window",
-        "there is no window {name} in the WINDOW clause, or it has the same parts as the window that names it",
+        "the WINDOW clause must define the window {name}, and a window that names it must not repeat its parts",
         "SELECT ward, RANK() OVER w AS place FROM visits GROUP BY ward",
         "SELECT ward, RANK() OVER w AS place, COUNT(*) FROM visits GROUP BY ward WINDOW w AS (ORDER BY COUNT(*) DESC)",
     ),

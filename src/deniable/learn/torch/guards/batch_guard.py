@@ -301,8 +301,8 @@ class BatchGuard:
             self._is_inside = True
 
     def _is_alone_around(self) -> bool:
-        """Whether all code of a forward pass runs between the hooks of the guard: there are no other hooks, and the
-        class does not call its forward pass in a way of its own."""
+        """Whether all code of a forward pass runs between the hooks of the guard. That is so if the model has no
+        other hooks and its class does not define `__call__`."""
         kind, everywhere = type(self._model), nn.modules.module
         mine = (*self._model._forward_pre_hooks.values(), *self._model._forward_hooks.values())
         is_hooked = bool(everywhere._global_forward_pre_hooks or everywhere._global_forward_hooks)

@@ -326,7 +326,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed 
         try:
             with _disable_current_modes(), torch._C.DisableTorchFunction():
                 found = tree_flatten(func(*tree_map(bare, args), **tree_map(bare, kwargs)))[0]
-        except Exception:  # torch cannot tell, or needs the values
+        except Exception:  # the shapes stay unknown, so each example is computed alone
             return False
         return [_shape(each) for each in found if isinstance(each, Tensor)] == [_shape(each) for each in made]
 
